@@ -1,0 +1,37 @@
+"""Keeps a fault of ours from harming a request: logged once, and the feature is off from then on."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import ParamSpec
+
+logger = logging.getLogger("vllm.radiance")
+
+P = ParamSpec("P")
+
+# Features that failed in this process.
+broken: set[str] = set()
+
+
+def guarded(feature: str, on: Callable[[], bool]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Wrap a hook of `feature`: called only while on() is true and no hook of the feature has raised.
+
+    An exception is logged with its traceback, once, and switches the feature off for the process.
+    """
+
+    def wrap(function: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            if not on() or feature in broken:
+                return
+            try:
+                function(*args, **kwargs)
+            except Exception:
+                broken.add(feature)
+                logger.exception("radiance-patch: %s failed and is off in this process; requests go on", feature)
+
+        return call
+
+    return wrap

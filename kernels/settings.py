@@ -1,0 +1,158 @@
+"""Every RADIANCE_* variable: its type, default, range and meaning, read once and checked whole."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "RADIANCE_"
+
+# The command-line tool's own variables; vLLM has no use for them.
+TOOL_PREFIX = "RADIANCE_PATCH_"
+
+
+class SettingsError(ValueError):
+    """A malformed or out-of-range value; the message is one line: the variable, the value, the form expected."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable. parse: raises ValueError for a value without the form. live: whether anything reads it."""
+
+    name: str
+    default: str
+    form: str
+    meaning: str
+    parse: Callable[[str], Any]
+    live: bool = True
+
+    def read(self, environ: Mapping[str, str]) -> Any:
+        """Return the value in force; an empty variable counts as not set where empty has no meaning."""
+        text = environ.get(self.name)
+        if text is None or (text.strip() == "" and self.parse is not _schedule):
+            text = self.default
+        try:
+            return self.parse(text.strip())
+        except ValueError:
+            raise SettingsError(f"radiance-patch: {self.name}={text!r}: expected {self.form}") from None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values in force.
+
+    dynamic_width: cap verify rows by what was accepted. alpha: weight of the newest
+    observation, in (0, 1]. margin, floor: drafts. min_batch: running requests.
+    dynamic_draft, tau, schedule: see SETTINGS; schedule is (batch size, depth) pairs by size.
+    """
+
+    dynamic_width: bool
+    alpha: float
+    margin: int
+    floor: int
+    min_batch: int
+    dynamic_draft: bool
+    tau: float
+    schedule: tuple[tuple[int, int], ...]
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError
+    return text == "1"
+
+
+def _number(low: float, high: float, *, low_open: bool = False) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high or (low_open and value == low):
+            raise ValueError
+        return value
+
+    return parse
+
+
+def _count(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
+
+    return parse
+
+
+def _schedule(text: str) -> tuple[tuple[int, int], ...]:
+    pairs: dict[int, int] = {}
+    parse = _count(1, 4096)
+    for item in filter(None, text.split(",")):
+        size, colon, depth = item.partition(":")
+        if not colon or parse(size.strip()) in pairs:
+            raise ValueError
+        pairs[parse(size.strip())] = parse(depth.strip())
+    return tuple(sorted(pairs.items()))
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "RADIANCE_DYNAMIC_WIDTH", "0", "0 or 1",
+        "1: verify fewer drafts of a request that accepts few", _switch,
+    ),
+    Setting(
+        "RADIANCE_DYNW_ALPHA", "0.35", "a number above 0, at most 1",
+        "weight of the newest accepted count in the moving average", _number(0, 1, low_open=True),
+    ),
+    Setting(
+        "RADIANCE_DYNW_MARGIN", "2", "a whole number from 0 to 64",
+        "drafts verified beyond the average", _count(0, 64),
+    ),
+    Setting(
+        "RADIANCE_DYNW_MIN", "2", "a whole number from 1 to 64",
+        "drafts verified at the least (0 would leave nothing to learn from)", _count(1, 64),
+    ),
+    Setting(
+        "RADIANCE_DYNW_MIN_BATCH", "5", "a whole number from 1 to 65536",
+        "running requests from which on the cap is applied", _count(1, 65536),
+    ),
+    Setting(
+        "RADIANCE_DYNAMIC_DRAFT", "1", "0 or 1",
+        "1: draft as deep as the drafter is confident; 0: as stock", _switch, live=False,
+    ),
+    Setting(
+        "RADIANCE_DRAFT_TAU", "0.28", "a number from 0 to 1",
+        "go on drafting while the product of top-1 confidences is at least this", _number(0, 1), live=False,
+    ),
+    Setting(
+        "RADIANCE_DRAFT_SCHEDULE", "1:8,2:7,4:6,8:5,16:4", 'pairs "batch size:depth" as in 1:8,4:6 (empty: no cap)',
+        "most draft forwards from a batch size on", _schedule, live=False,
+    ),
+)  # fmt: skip
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    """Read all settings. Raises SettingsError for the first value that does not have its form."""
+    return Settings(*(setting.read(environ) for setting in SETTINGS))
+
+
+@functools.cache
+def current() -> Settings:
+    """Return this process's settings; read once, since vLLM's processes inherit one environment."""
+    return read(os.environ)
+
+
+def complaints(environ: Mapping[str, str]) -> list[str]:
+    """Return a line for every RADIANCE_* name nobody knows, with the nearest known one, and for every inert one."""
+    known = {setting.name: setting for setting in SETTINGS}
+    lines = []
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name.startswith(TOOL_PREFIX):
+            continue
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.0)[0]
+            lines.append(f"radiance-patch: {name} is no variable of radiance-patch; did you mean {near}?")
+        elif not known[name].live:
+            lines.append(f"radiance-patch: {name} has no effect: this version carries no draft controller")
+    return lines

@@ -1,0 +1,122 @@
+"""Renders results: aligned text for people, one JSON object for programs (schema.json beside this file)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from radiance_patch.errors import Exit, PatchError
+from radiance_patch.plan import Change, Plan
+from radiance_patch.status import HunkStatus, Status
+from radiance_patch.target import Target
+
+SCHEMA = 1
+STATES = {
+    "applied": "green",
+    "pristine": "cyan",
+    "upstreamed": "cyan",
+    "outdated": "yellow",
+    "needs-review": "yellow",
+    "drifted": "red",
+    "missing-file": "red",
+    "tampered": "red",
+}
+
+
+def envelope(command: str, code: Exit, summary: str, target: Target | None = None, **more: Any) -> dict[str, Any]:
+    """Return the JSON object every command prints: its head, and what the command adds."""
+    head = {"schema": SCHEMA, "command": command, "exit": int(code), "summary": summary}
+    return {**head, "target": describe(target) if target else None, **more}
+
+
+def describe(target: Target) -> dict[str, str]:
+    """Describe a target for JSON."""
+    return {
+        "site": str(target.site),
+        "distribution": target.distribution,
+        "version": str(target.version),
+        "installer": target.installer,
+    }
+
+
+def headline(target: Target) -> str:
+    """Name a target in one line."""
+    return f"{target.distribution} {target.version} in {target.site}"
+
+
+def hunk_rows(plan: Plan, *, done: bool) -> list[HunkStatus]:
+    """Turn a plan's verdicts into hunk states; done: the plan was carried out."""
+    return [
+        HunkStatus(
+            verdict.hunk.id,
+            verdict.hunk.file,
+            "applied" if done and verdict.insertion else verdict.state,
+            "accepted unreviewed" if done and verdict.state == "needs-review" else verdict.detail,
+            verdict.line,
+        )
+        for verdict in plan.verdicts
+    ]
+
+
+def hunk_json(rows: Iterable[HunkStatus]) -> list[dict[str, Any]]:
+    """Turn hunk states into JSON."""
+    return [row.__dict__ for row in rows]
+
+
+def hunk_table(rows: Iterable[HunkStatus]) -> str:
+    """Align hunk states: state, id, place, reason."""
+    rows = list(rows)
+    wide = max((len(row.id) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        place = f"{row.file}:{row.line}" if row.line else row.file
+        detail = f"  {row.detail}" if row.detail else ""
+        state = click.style(f"{row.state:<12}", fg=STATES[row.state])
+        lines.append(f"  {state}  {row.id:<{wide}}  {place}{detail}")
+    return "\n".join(lines)
+
+
+def status_text(target: Target, status: Status) -> str:
+    """Render a status for people."""
+    colour = "green" if status.exit is Exit.OK else "red" if status.exit is Exit.INCONSISTENT else "yellow"
+    lines = [headline(target), click.style(status.summary, fg=colour, bold=True), hunk_table(status.hunks)]
+    lines += [f"  {problem}" for problem in status.problems]
+    if status.next_step:
+        lines.append(f"next: {status.next_step}")
+    return "\n".join(lines)
+
+
+def error_text(error: PatchError) -> str:
+    """Render an expected failure: what, where, why, the next command."""
+    lines = [click.style("error: ", fg="red", bold=True) + error.what]
+    lines += [f"  where: {error.where}"] if error.where else []
+    lines += [f"  why:   {error.why}"] if error.why else []
+    return "\n".join([*lines, f"  next:  {error.next_step}"])
+
+
+def error_json(command: str, error: PatchError) -> dict[str, Any]:
+    """Turn an expected failure into JSON."""
+    detail = {"what": error.what, "where": error.where, "why": error.why, "next": error.next_step}
+    return envelope(command, error.exit, error.what, error=detail)
+
+
+def diff_text(changes: Iterable[Change]) -> str:
+    """Return the unified diff of the changes to vLLM's own sources."""
+    parts: list[str] = []
+    for change in changes:
+        if not change.path.endswith(".py") or change.before is None or change.after is None:
+            continue
+        before, after = (
+            image.data.decode("utf-8").splitlines(keepends=True) for image in (change.before, change.after)
+        )
+        parts += difflib.unified_diff(before, after, f"a/{change.path}", f"b/{change.path}")
+    return "".join(parts)
+
+
+def dump(body: dict[str, Any]) -> str:
+    """Encode the JSON object."""
+    return json.dumps(body, indent=2, sort_keys=False)
