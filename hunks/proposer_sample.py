@@ -17,7 +17,7 @@ HUNK = Hunk(
             ),
             edit=Edit(
                 Where.BEFORE,
-                "if (_radiance_ids := _radiance_draft.sample(self, hidden_states)) is not None:\n    return _radiance_ids",
+                "if (_radiance := _radiance_draft.sample(self, hidden_states)) is not None:\n    return _radiance",
             ),
             fingerprints={
                 "0.28.0": "55bd2bf35204729a",
