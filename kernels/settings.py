@@ -30,11 +30,14 @@ class Setting:
     parse: Callable[[str], Any]
     live: bool = True
 
-    def read(self, environ: Mapping[str, str]) -> Any:
-        """Return the value in force; an empty variable counts as not set where empty has no meaning."""
+    def is_set(self, environ: Mapping[str, str]) -> bool:
+        """Whether the environment decides; an empty variable counts as not set where empty has no meaning."""
         text = environ.get(self.name)
-        if text is None or (text.strip() == "" and self.parse is not _schedule):
-            text = self.default
+        return text is not None and (text.strip() != "" or self.parse is _schedule)
+
+    def read(self, environ: Mapping[str, str]) -> Any:
+        """Return the value in force."""
+        text = environ[self.name] if self.is_set(environ) else self.default
         try:
             return self.parse(text.strip())
         except ValueError:
@@ -69,7 +72,7 @@ def _switch(text: str) -> bool:
 def _number(low: float, high: float, *, low_open: bool = False) -> Callable[[str], float]:
     def parse(text: str) -> float:
         value = float(text)
-        if not low <= value <= high or (low_open and value == low):
+        if not text.isascii() or "_" in text or not low <= value <= high or (low_open and value == low):
             raise ValueError
         return value
 
@@ -88,7 +91,7 @@ def _count(low: int, high: int) -> Callable[[str], int]:
 def _schedule(text: str) -> tuple[tuple[int, int], ...]:
     pairs: dict[int, int] = {}
     parse = _count(1, 4096)
-    for item in filter(None, text.split(",")):
+    for item in text.split(",") if text else []:
         size, colon, depth = item.partition(":")
         if not colon or parse(size.strip()) in pairs:
             raise ValueError

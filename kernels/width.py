@@ -30,7 +30,8 @@ def average_after(average: float | None, accepted: int, proposed: int, alpha: fl
     observed = float(accepted)
     if accepted >= proposed:
         observed = max(observed + 1.0, average or 0.0)
-    return observed if average is None else alpha * observed + (1.0 - alpha) * average
+    # In this form no rounding moves an average that equals what was observed.
+    return observed if average is None else average + alpha * (observed - average)
 
 
 def width(average: float | None, proposed: int, margin: int, floor: int) -> int:
@@ -59,7 +60,7 @@ def proposed_drafts(drafts: Sequence[int], invalid: int, *, placeholders: bool) 
     real = next((index for index, token in enumerate(drafts) if token < 0), len(drafts))
     if real:
         return real if any(drafts[:real]) else 0
-    return len(drafts) - invalid if placeholders else 0
+    return max(0, len(drafts) - invalid) if placeholders else 0
 
 
 def _on() -> bool:

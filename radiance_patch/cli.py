@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import platform
 import sys
 import traceback
@@ -10,8 +12,8 @@ from typing import Any, NoReturn
 
 import click
 
-from radiance_patch import __version__, commit, doctor, plan, registry, report, state, status, target
-from radiance_patch.errors import MEANING, Exit, PatchError
+from radiance_patch import __version__, commit, doctor, plan, registry, report, signals, state, status, target
+from radiance_patch.errors import MEANING, Exit, PatchError, WriteError
 from radiance_patch.plan import Plan
 from radiance_patch.target import Target
 
@@ -33,16 +35,19 @@ def options(command: Callable[..., Exit]) -> Callable[..., Exit]:
             metavar="DIR|PYTHON",
             help="A site-packages folder that holds vllm/, or a Python executable. Default: this environment.",
         ),
-        click.option(
-            "--lock-timeout",
-            type=click.FloatRange(min=0),
-            default=60,
-            show_default=True,
-            help="Seconds to wait.",
-        ),
     ):
         command = option(command)
     return command
+
+
+waiting = click.option(
+    "--lock-timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=60,
+    show_default=True,
+    help="How long to wait for another radiance-patch at work on the same vLLM.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
@@ -56,6 +61,7 @@ def cli() -> None:
 @click.option("--diff", is_flag=True, help="Write nothing; print the change to vLLM's sources as a unified diff.")
 @click.option("--only", metavar="ID", multiple=True, help="Apply this hunk alone; may be repeated.")
 @click.option("--accept-unreviewed", is_flag=True, help="Apply hunks whose function has changed since it was reviewed.")
+@waiting
 @options
 def apply(check: bool, diff: bool, only: tuple[str, ...], accept_unreviewed: bool, **common: Any) -> Exit:
     """Put the patch in; already in: change nothing.
@@ -78,14 +84,15 @@ def apply(check: bool, diff: bool, only: tuple[str, ...], accept_unreviewed: boo
         if planned.refusal and not dry:
             _print_refusal(found, planned, as_json=common["as_json"])
         if dry:
-            return _print_dry(found, planned, diff=diff, as_json=common["as_json"])
+            return _print_dry(found, planned, check=check, diff=diff, as_json=common["as_json"])
         commit.run(found, planned)
-    word = f"applied, {len(planned.changes)} files written" if planned.changes else "already applied, nothing written"
+    word = f"applied, {_files(planned)} written" if planned.changes else "already applied, nothing written"
     _print_plan("apply", found, planned, word, as_json=common["as_json"])
     return Exit.OK
 
 
 @cli.command()
+@waiting
 @options
 def revert(**common: Any) -> Exit:
     """Take the patch out: every file as it was before, bytecode, times and RECORD included.
@@ -101,12 +108,13 @@ def revert(**common: Any) -> Exit:
         old = state.load(found)
         planned = plan.for_revert(found, old) if old else Plan()
         commit.run(found, planned)
-    word = f"reverted, {len(planned.changes)} files restored or removed" if old else "not applied, nothing written"
+    word = f"reverted, {_files(planned)} restored or removed" if old else "not applied, nothing written"
     _print_plan("revert", found, planned, word, as_json=common["as_json"])
     return Exit.OK
 
 
 @cli.command("status")
+@waiting
 @options
 def status_command(**common: Any) -> Exit:
     """Say whether the patch is in, by hash; exit 0 only if it is.
@@ -158,7 +166,8 @@ def list_command(**common: Any) -> Exit:
         click.echo(report.dump(report.envelope("list", Exit.OK, f"{len(hunks)} hunks", hunks=rows, supported=releases)))
     else:
         wide = max(len(hunk.id) for hunk in hunks)
-        click.echo("\n".join(f"{hunk.id:<{wide}}  {hunk.file}\n{'':<{wide}}  {hunk.why}" for hunk in hunks))
+        for hunk in hunks:
+            click.echo(f"{click.style(f'{hunk.id:<{wide}}', bold=True)}  {hunk.file}\n{'':<{wide}}  {hunk.why}")
         click.echo(f"\nproved on vLLM {', '.join(releases)}")
     return Exit.OK
 
@@ -173,7 +182,7 @@ def doctor_command(**common: Any) -> Exit:
       RADIANCE_DYNW_ALPHA=0.5 radiance-patch doctor
     """
     findings = doctor.examine(common["place"])
-    code = max((finding.exit for finding in findings), default=Exit.OK)
+    code = doctor.verdict(findings)
     summary = "nothing is wrong" if code is Exit.OK else "see the lines marked !!"
     if common["as_json"]:
         rows = [{"topic": f.topic, "text": f.text, "exit": int(f.exit)} for f in findings]
@@ -188,8 +197,12 @@ def doctor_command(**common: Any) -> Exit:
 
 def main() -> NoReturn:
     """Run the command line; every ending has its exit code, and only a bug prints a traceback."""
-    as_json = "--json" in sys.argv
-    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    signals.raise_interrupt()
+    as_json = "--json" in sys.argv[1:]
+    command = next((word for word in sys.argv[1:] if word in cli.commands), "")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a path need not be printable
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(standalone_mode=False)
         sys.exit(int(code) if isinstance(code, int) else 0)
@@ -199,18 +212,20 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
-        sys.exit(Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED)
+        code = Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
+        _end(code, command, error.format_message(), "radiance-patch --help", as_json=as_json)
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted; everything is as it was before")
-        sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(Exit.FAILED)
-    except Exception:
+        say("interrupted; nothing is half done, radiance-patch status says what is in place")
+        _end(Exit.INTERRUPTED, command, "interrupted", "run the same command again", as_json=as_json)
+    except OSError as error:
+        if error.filename is not None:
+            _fail(_unreadable(error), command, as_json=as_json)
+        _end_unprinted(error)
+    except Exception as error:
         traceback.print_exc()
         say(f"This is a bug in radiance-patch {__version__}. Please report the lines above with these:")
         say(f"  python {platform.python_version()} on {platform.platform()}; arguments: {sys.argv[1:]}")
-        sys.exit(Exit.BUG)
+        _end(Exit.BUG, command, f"{type(error).__name__}: {error}", "report what stderr says", as_json=as_json)
 
 
 def _fail(error: PatchError, command: str, *, as_json: bool) -> NoReturn:
@@ -218,6 +233,34 @@ def _fail(error: PatchError, command: str, *, as_json: bool) -> NoReturn:
         click.echo(report.dump(report.error_json(command, error)))
     say(report.error_text(error))
     sys.exit(error.exit)
+
+
+def _end(code: Exit, command: str, what: str, next_step: str, *, as_json: bool) -> NoReturn:
+    """End with an exit code that no PatchError owns; stderr has been told already."""
+    if as_json:
+        click.echo(report.dump(report.error_json(command, PatchError(what, next_step=next_step), code)))
+    sys.exit(code)
+
+
+def _end_unprinted(error: OSError) -> NoReturn:
+    """End after an error without a file's name; only the standard streams are used without one."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try again to print what is left
+    if not isinstance(error, BrokenPipeError):
+        say(f"error: the result cannot be printed: {error.strerror}; what was asked for is done")
+    sys.exit(Exit.FAILED)
+
+
+def _unreadable(error: OSError) -> PatchError:
+    return WriteError(
+        "A file cannot be read.",
+        where=error.filename,
+        why=error.strerror or str(error),
+        next_step="run the same command as the user who owns the environment; if that is you: radiance-patch doctor",
+    )
+
+
+def _files(planned: Plan) -> str:
+    return f"{len(planned.changes)} file" + ("" if len(planned.changes) == 1 else "s")
 
 
 def _recover(found: Target, *, dry: bool) -> None:
@@ -240,14 +283,14 @@ def _print_refusal(found: Target, planned: Plan, *, as_json: bool) -> NoReturn:
     sys.exit(planned.refusal.exit)
 
 
-def _print_dry(found: Target, planned: Plan, *, diff: bool, as_json: bool) -> Exit:
+def _print_dry(found: Target, planned: Plan, *, check: bool, diff: bool, as_json: bool) -> Exit:
     if planned.refusal:
         _print_refusal(found, planned, as_json=as_json)
+    code = Exit.NOT_APPLIED if check and planned.changes else Exit.OK
     if diff and not as_json:
         click.echo(report.diff_text(planned.changes), nl=False)
-        return Exit.OK
-    code = Exit.NOT_APPLIED if planned.changes else Exit.OK
-    word = f"{len(planned.changes)} files to write" if planned.changes else "applied, nothing to do"
+        return code
+    word = f"{_files(planned)} to write" if planned.changes else "applied, nothing to do"
     more = {"diff": report.diff_text(planned.changes)} if diff else {}
     _print_plan("apply", found, planned, word, as_json=as_json, done=not planned.changes, code=code, **more)
     return code

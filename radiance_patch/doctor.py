@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from radiance_patch import __version__, registry, status, target
-from radiance_patch.errors import Exit, PatchError
-from radiance_patch.kernels import settings
+from radiance_patch.errors import BrokenInstallError, Exit, PatchError
 from radiance_patch.target import Target
 
 
@@ -24,6 +25,12 @@ class Finding:
     exit: Exit = Exit.OK
 
 
+def verdict(findings: list[Finding]) -> Exit:
+    """Return the exit code of the worst finding; that nothing is applied yet is the least of all."""
+    codes = [finding.exit for finding in findings]
+    return max((code for code in codes if code is not Exit.NOT_APPLIED), default=Exit.OK) or max(codes)
+
+
 def examine(place: str | None) -> list[Finding]:
     """Look at the tool, the target and the settings; nothing is imported from vLLM and nothing is written."""
     findings = [Finding("radiance-patch", f"{__version__}, Python {platform.python_version()}")]
@@ -33,18 +40,24 @@ def examine(place: str | None) -> list[Finding]:
         result = status.inspect(found, registry.hunks())
         findings.append(Finding("patch", " ".join([result.summary, *result.problems]), result.exit))
     except PatchError as error:
-        parts = [error.what, error.where or "", error.why or "", f"next: {error.next_step}"]
-        findings.append(Finding("vllm", " ".join(filter(None, parts)), error.exit))
+        findings.append(_failure("vllm", error))
     return [*findings, *_settings()]
+
+
+def _failure(topic: str, error: PatchError) -> Finding:
+    topic = "radiance-patch" if isinstance(error, BrokenInstallError) else topic
+    parts = [error.what, error.where or "", error.why or "", f"next: {error.next_step}"]
+    return Finding(topic, " ".join(filter(None, parts)), error.exit)
 
 
 def _installation(found: Target) -> Iterator[Finding]:
     yield Finding("vllm", f"{found.distribution} {found.version} in {found.site}, installed by {found.installer}")
-    metadata = HeaderParser().parsestr((found.dist_info / "METADATA").read_text("utf-8", "replace"))
-    if metadata["Version"] != str(found.version):
+    path = found.dist_info / "METADATA"
+    metadata = HeaderParser().parsestr(path.read_text("utf-8", "replace") if path.is_file() else "")
+    if _parsed(metadata["Version"]) != found.version:
         yield Finding(
             "metadata",
-            f"{found.dist_info.name} says {metadata['Version']}, the code says {found.version}",
+            f"{found.dist_info.name} says {metadata['Version'] or 'no version'}, the code says {found.version}",
             Exit.INCONSISTENT,
         )
     links = sum(1 for hunk in registry.hunks() if _links(found.package / hunk.file) > 1)
@@ -63,6 +76,13 @@ def _installation(found: Target) -> Iterator[Finding]:
         )
 
 
+def _parsed(version: str | None) -> Version | None:
+    try:
+        return Version(version or "")
+    except InvalidVersion:
+        return None
+
+
 def _links(path: Path) -> int:
     try:
         return path.lstat().st_nlink
@@ -71,14 +91,20 @@ def _links(path: Path) -> int:
 
 
 def _settings() -> Iterator[Finding]:
+    try:
+        registry.payload()
+        settings = registry.module("settings")
+    except BrokenInstallError as error:
+        yield _failure("settings", error)
+        return
     for setting in settings.SETTINGS:
         try:
             setting.read(os.environ)
         except settings.SettingsError as error:
             yield Finding("settings", str(error), Exit.FAILED)
             continue
-        source = "set" if os.environ.get(setting.name) else "default"
-        value = os.environ.get(setting.name) or setting.default
+        is_set = setting.is_set(os.environ)
+        source, value = ("set", os.environ[setting.name].strip()) if is_set else ("default", setting.default)
         inert = "" if setting.live else " (nothing reads it in this version)"
         yield Finding("settings", f"{setting.name}={value} ({source}): {setting.meaning}{inert}")
     for line in settings.complaints(os.environ):

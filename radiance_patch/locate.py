@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from radiance_patch.hunk import Anchor, Where
 
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+# The form of PEP 263.
+COOKIE = re.compile(rb"[ \t]*#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 class LocateError(Exception):
@@ -62,16 +67,21 @@ def parse(data: bytes) -> Source:
                 raise LocateError(f"contains {name}, which vLLM's own files never have", number)
         if b"\r" in line[:-1]:
             raise LocateError("contains a carriage return inside a line", number)
-        if number <= 2 and line.lstrip().startswith(b"#") and b"coding" in line and b"utf-8" not in line.lower():
+        cookie = COOKIE.match(line) if number <= 2 else None
+        if cookie and cookie[1].lower() not in (b"utf-8", b"utf8", b"utf_8"):
             raise LocateError("declares an encoding other than UTF-8", number)
         try:
             line.decode("utf-8")
         except UnicodeDecodeError:
             raise LocateError("is not UTF-8", number) from None
     try:
-        tree = ast.parse(data)
+        with warnings.catch_warnings():  # an odd escape in vLLM's text is no business of ours
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data)
     except SyntaxError as error:
         raise LocateError(f"does not parse: {error.msg}", error.lineno) from None
+    except (RecursionError, MemoryError):  # how CPython says so
+        raise LocateError("does not parse: it is nested too deeply") from None
     return Source(data, tuple(data.splitlines(keepends=True)), tree)
 
 
@@ -96,9 +106,9 @@ def fingerprint(function: ast.AST) -> str:
     """Hash a function's normalised tree: layout, comments and docstrings do not count.
 
     Empty fields are left out, so that every Python version hashes a tree alike
-    (3.12 added `type_params`, 3.13 changed `ast.dump`).
+    (3.12 added `type_params`, 3.13 changed `ast.dump`). Raises LocateError for a tree too deep to walk.
     """
-    return hashlib.sha256(repr(_normal(function)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(_tree(function)).encode()).hexdigest()[:16]
 
 
 def same_except(before: Source, after: Source, inserted: set[int]) -> bool:
@@ -108,25 +118,22 @@ def same_except(before: Source, after: Source, inserted: set[int]) -> bool:
             block = getattr(node, name, None)
             if isinstance(block, list):
                 setattr(node, name, [child for child in block if child.lineno not in inserted])
-    return _normal(before.tree, keep_docstrings=True) == _normal(after.tree, keep_docstrings=True)
+    return _tree(before.tree, keep_docstrings=True) == _tree(after.tree, keep_docstrings=True)
 
 
 def _scope(source: Source, qualified: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    nodes: list[ast.AST] = [source.tree]
+    node: ast.Module | Scope = source.tree
     for name in qualified.split("."):
-        nodes = [
-            child
-            for node in nodes
-            for child in getattr(node, "body", [])
-            if isinstance(child, Scope) and child.name == name
-        ]
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    if not functions:
-        raise LocateError(f"has no function {qualified}")
-    if len(functions) > 1:
-        lines = ", ".join(str(node.lineno) for node in functions)
-        raise LocateError(f"defines {qualified} {len(functions)} times (lines {lines})", functions[1].lineno)
-    return functions[0]
+        found = [child for child in node.body if isinstance(child, Scope) and child.name == name]
+        if not found:
+            raise LocateError(f"has no function {qualified}", getattr(node, "lineno", None))
+        if len(found) > 1:
+            lines = ", ".join(str(child.lineno) for child in found)
+            raise LocateError(f"defines {name} {len(found)} times (lines {lines})", found[1].lineno)
+        node = found[0]
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        raise LocateError(f"has no function {qualified}, but a class", getattr(node, "lineno", None))
+    return node
 
 
 def _statement(text: str) -> ast.stmt:
@@ -147,7 +154,7 @@ def _same(node: ast.stmt, pattern: ast.stmt) -> bool:
     any_body = isinstance(body, list) and len(body) == 1 and _is_ellipsis(body[0])
     skip = {"body", "orelse", "finalbody", "handlers"} if any_body else set()
     return all(
-        _normal(getattr(node, name)) == _normal(getattr(pattern, name))
+        _tree(getattr(node, name)) == _tree(getattr(pattern, name))
         for name in node._fields
         if name not in skip and name != "type_comment"
     )
@@ -162,7 +169,8 @@ def _missing(source: Source, anchor: Anchor, function: ast.AST, pattern: ast.stm
     line = getattr(function, "lineno", None)
     if elsewhere:
         places = ", ".join(f"{_enclosing(source.tree, node)} (line {node.lineno})" for node in elsewhere)
-        return LocateError(f"`{_title(anchor)}` moved out of {anchor.scope}, to {places}", elsewhere[0].lineno)
+        reason = f"{anchor.scope} no longer contains `{_title(anchor)}`, which stands in {places}"
+        return LocateError(reason, elsewhere[0].lineno)
     return LocateError(f"{anchor.scope} no longer contains `{_title(anchor)}`", line)
 
 
@@ -202,6 +210,13 @@ def _place(source: Source, node: ast.stmt, where: Where, function: ast.FunctionD
     if rest and not rest.startswith(b"#"):
         raise LocateError("the anchored statement shares its line with another", end)
     return Place(end + 1, indent, function)
+
+
+def _tree(value: object, *, keep_docstrings: bool = False) -> object:
+    try:
+        return _normal(value, keep_docstrings=keep_docstrings)
+    except RecursionError:
+        raise LocateError("is nested too deeply to be compared") from None
 
 
 def _normal(value: object, *, keep_docstrings: bool = False) -> object:

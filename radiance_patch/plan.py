@@ -109,7 +109,7 @@ def _check_owned(target: Target, old: State | None) -> None:
 
 def _stay_inside(target: Target, path: Path) -> None:
     """Refuse a file whose folder is a link out of the tree: replacing it would change another tree."""
-    if not path.parent.resolve().is_relative_to(target.package.resolve()):
+    if not target.holds(path):
         raise InconsistentError(
             "A folder of vLLM is a link to another place.",
             where=path.parent,
@@ -129,6 +129,13 @@ def _pristine(target: Target, names: set[str], old: State | None) -> dict[str, I
         path = target.site / name
         _stay_inside(target, path)
         now = image.read(path)
+        if now is None and name in rows:
+            raise InconsistentError(
+                "A file of vLLM is missing.",
+                where=path,
+                why="RECORD lists it, so it was there when vLLM was installed",
+                next_step=state.reinstall(target),
+            )
         if now is None:
             continue
         if name not in rows or not record.matches(rows[name], now.data):
@@ -136,6 +143,13 @@ def _pristine(target: Target, names: set[str], old: State | None) -> dict[str, I
                 "A file of vLLM was edited by someone else.",
                 where=path,
                 why="its content is not what RECORD lists for it" if name in rows else "RECORD does not list it",
+                next_step=state.reinstall(target),
+            )
+        if rewrite.SENTINEL.encode() in now.data:
+            raise InconsistentError(
+                "A file is patched, and no apply recorded it.",
+                where=path,
+                why="the record of an earlier patch was deleted, or the file was packed with it",
                 next_step=state.reinstall(target),
             )
         found[name] = now
@@ -180,7 +194,7 @@ def _refusal(target: Target, hunks: list[Hunk], verdicts: list[Verdict], *, acce
         why=f"{first.hunk.id}: {first.detail}{others}",
         next_step="radiance-patch apply --accept-unreviewed --diff   (then read the diff)"
         if reviewable
-        else f"pip install {target.distribution}=={near[0]}",
+        else f"pip install --force-reinstall --no-deps {target.distribution}=={near[0]}",
     )
 
 
@@ -281,14 +295,12 @@ def _wanted(target: Target, old: State | None, new: State, ours: dict[str, _Ours
         name: _written(target, name, data, (ours[name].before if name in ours else None) or base)
         for name, data in content.items()
     }
-    for (
-        name,
-        file,
-    ) in ours.items():  # bytecode of the original that someone put back would run instead of ours
-        if file.before and file.after is None and image.read(target.site / name) == file.before:
+    for name, file in ours.items():  # bytecode of the original that someone put back would run instead of ours
+        now = image.read(target.site / name)
+        if file.before and file.after is None and now and now.data == file.before.data:
             wanted[name] = None
     for name, entry in (old.files if old else {}).items():  # what an older patch changed and this one does not
-        if name not in ours and not name.endswith(".pyc"):
+        if name not in ours:
             wanted[name] = state.original(target, name, entry) if entry.before else None
     wanted |= {
         _relative(target, path): None for path in state.own_files(target) if _relative(target, path) not in content

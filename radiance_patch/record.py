@@ -6,21 +6,30 @@ import base64
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from radiance_patch.errors import InconsistentError
+
 
 def mentions(path: Path, name: str) -> bool:
-    """Whether a RECORD file lists `name`."""
+    """Whether a RECORD file lists `name`. Raises InconsistentError when it lists nothing that can be read."""
+    data = path.read_bytes()
     try:
-        return name.encode() in path.read_bytes() and name in rows(path.read_bytes())
-    except OSError:
-        return False
+        return name.encode() in data and name in rows(data)
+    except (ValueError, csv.Error) as error:
+        raise InconsistentError(
+            "The list of vLLM's files cannot be read.",
+            where=path,
+            why=str(error),
+            next_step="pip install --force-reinstall --no-deps vllm",
+        ) from error
 
 
 def rows(data: bytes) -> dict[str, str]:
     """Map each listed path to its row, as it stands in the file without its terminator."""
-    return {_name(line): line for line in data.decode("utf-8").splitlines() if line.strip()}
+    return {_name(row): row for row, _ in _split(data) if row.strip()}
 
 
 def digest(data: bytes) -> str:
@@ -48,24 +57,26 @@ def edit(data: bytes, changes: Mapping[str, str | None]) -> bytes:
     Undone by the inverse mapping byte for byte: rows keep their place, and the last
     row keeps its missing terminator if it had none.
     """
-    newline = "\r\n" if b"\r\n" in data else "\n"
-    text = data.decode("utf-8")
-    ended = not text or text.endswith("\n")
-    lines = text.split(newline)
-    if ended:
-        lines.pop()
+    lines = _split(data)
+    newline = next((end for _, end in lines if end), "\n")
+    unended = bool(lines) and not lines[-1][1]
+    if unended:
+        lines[-1] = (lines[-1][0], newline)
     left = dict(changes)
     kept: list[str] = []
-    for line in lines:
-        name = _name(line)
-        if name not in left:
-            kept.append(line)
-            continue
-        new = left.pop(name)
-        if new is not None:
-            kept.append(new)
-    kept += [new for _, new in sorted(left.items()) if new is not None]
-    return (newline.join(kept) + (newline if ended and kept else "")).encode()
+    for old, end in lines:
+        new = left.pop(name) if (name := _name(old)) in left else old
+        kept += [] if new is None else [new + end]
+    kept += [new + newline for _, new in sorted(left.items()) if new is not None]
+    text = "".join(kept)
+    return (text.removesuffix("\n").removesuffix("\r") if unended else text).encode()
+
+
+def _split(data: bytes) -> list[tuple[str, str]]:
+    """Split into rows and their terminators, which differ where several tools have written."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8"))
+    bare = [line.rstrip("\r\n") for line in lines]
+    return [(row, line[len(row) :]) for row, line in zip(bare, lines, strict=True)]
 
 
 def _name(line: str) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import importlib.resources
 import pkgutil
+from typing import Any
 
 from packaging.version import Version
 
@@ -27,6 +28,8 @@ def hunks() -> list[Hunk]:
         name = f"{package.__name__}.{info.name}"
         try:
             hunk = importlib.import_module(name).HUNK
+            if not isinstance(hunk, Hunk):
+                raise TypeError("HUNK is no Hunk")
         except Exception as error:
             raise BrokenInstallError(
                 f"The hunk {info.name} cannot be loaded.",
@@ -45,12 +48,19 @@ def hunks() -> list[Hunk]:
 @functools.cache
 def payload() -> dict[str, bytes]:
     """Return the payload modules, by file name. Raises BrokenInstallError when there are none."""
-    _package("radiance_patch.kernels")
+    package = _package("radiance_patch.kernels")
     root = importlib.resources.files("radiance_patch.kernels")
     files = {item.name: item.read_bytes() for item in root.iterdir() if item.name.endswith(".py")}
     if "__init__.py" not in files or len(files) < 2:
-        raise BrokenInstallError("This radiance-patch carries no payload.", where=str(root), next_step=REINSTALL)
+        raise BrokenInstallError(
+            "This radiance-patch carries no payload.", where=next(iter(package.__path__)), next_step=REINSTALL
+        )
     return dict(sorted(files.items()))
+
+
+def module(name: str) -> Any:
+    """Import one payload module. Raises BrokenInstallError when it is missing."""
+    return _package(f"radiance_patch.kernels.{name}")
 
 
 def digest(hunk: Hunk, edit: Edit) -> str:
@@ -73,14 +83,13 @@ def supported(found: list[Hunk]) -> list[Version]:
 def nearest(version: Version, releases: list[Version], count: int = 2) -> list[Version]:
     """Return the supported releases closest to a version, closest first."""
 
-    def distance(other: Version) -> tuple[int, ...]:
-        pairs = zip((*other.release, 0, 0), (*version.release, 0, 0), strict=False)
-        return tuple(abs(a - b) for a, b in pairs)
+    def number(any_version: Version) -> int:
+        return any_version.major * 10**12 + any_version.minor * 10**6 + any_version.micro
 
-    return sorted(releases, key=distance)[:count]
+    return sorted(releases, key=lambda other: abs(number(other) - number(version)))[:count]
 
 
-def _package(name: str):  # type: ignore[no-untyped-def]  # module objects have no useful static type
+def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:

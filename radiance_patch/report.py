@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -98,23 +99,27 @@ def error_text(error: PatchError) -> str:
     return "\n".join([*lines, f"  next:  {error.next_step}"])
 
 
-def error_json(command: str, error: PatchError) -> dict[str, Any]:
-    """Turn an expected failure into JSON."""
+def error_json(command: str, error: PatchError, code: Exit | None = None) -> dict[str, Any]:
+    """Turn a failure into JSON. code: the exit code, where it is not the error's own."""
     detail = {"what": error.what, "where": error.where, "why": error.why, "next": error.next_step}
-    return envelope(command, error.exit, error.what, error=detail)
+    return envelope(command, error.exit if code is None else code, error.what, error=detail)
 
 
 def diff_text(changes: Iterable[Change]) -> str:
-    """Return the unified diff of the changes to vLLM's own sources."""
+    """Return the unified diff of the changes to vLLM's own sources, as `git apply` takes it."""
     parts: list[str] = []
     for change in changes:
         if not change.path.endswith(".py") or change.before is None or change.after is None:
             continue
-        before, after = (
-            image.data.decode("utf-8").splitlines(keepends=True) for image in (change.before, change.after)
-        )
-        parts += difflib.unified_diff(before, after, f"a/{change.path}", f"b/{change.path}")
+        before, after = (_lines(image.data.decode("utf-8")) for image in (change.before, change.after))
+        diff = difflib.unified_diff(before, after, f"a/{change.path}", f"b/{change.path}")
+        parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in diff)
     return "".join(parts)
+
+
+def _lines(text: str) -> list[str]:
+    """Split at newlines alone; str.splitlines would also split at characters that stand inside a line."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 def dump(body: dict[str, Any]) -> str:

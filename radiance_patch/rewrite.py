@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -38,10 +39,10 @@ def judge(hunk: Hunk, version: Version, source: Source) -> Verdict:
     variant = exact or _closest(hunk, version)
     try:
         place = locate.find(source, variant.anchor, variant.edit.where)
+        found = locate.fingerprint(place.function)
     except LocateError as error:
         return Verdict(hunk, "drifted", error.reason, error.line)
     digest = registry.digest(hunk, variant.edit)
-    found = locate.fingerprint(place.function)
     if found not in variant.fingerprints.values():
         detail = f"{variant.anchor.scope} has changed since the releases this hunk was proved on"
         return Verdict(hunk, "needs-review", detail, place.function.lineno, digest, (place, variant))
@@ -68,10 +69,14 @@ def splice(source: Source, verdicts: list[Verdict]) -> bytes:
     lines, added = _merge(source, insertions)
     data = b"".join(lines)
     try:
-        compile(data, "patched", "exec", dont_inherit=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(data, "patched", "exec", dont_inherit=True)
         after = locate.parse(data)
     except SyntaxError as error:
         raise LocateError(f"the patched file would not compile: {error.msg}", error.lineno) from None
+    except (RecursionError, MemoryError):
+        raise LocateError("the patched file is nested too deeply to compile") from None
     if not locate.same_except(source, after, added):
         raise LocateError("the patched file would differ by more than the inserted lines")
     return data
@@ -91,12 +96,12 @@ def _lines(source: Source, indent: bytes, text: str, verdict: Verdict) -> bytes:
 
 
 def _import_line(source: Source) -> int:
-    """Find the line after the last import at the top of the module."""
-    last = 0
-    for node in source.tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            last = node.end_lineno or node.lineno
-    return last + 1
+    """Find the line after the last import of the module's own body, or after its docstring where it imports nothing."""
+    body = source.tree.body
+    above: list[ast.stmt] = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    if not above and ast.get_docstring(source.tree, clean=False) is not None:
+        above = body[:1]
+    return (above[-1].end_lineno or above[-1].lineno) + 1 if above else 1
 
 
 def _merge(source: Source, insertions: list[tuple[int, bytes]]) -> tuple[list[bytes], set[int]]:

@@ -48,9 +48,9 @@ class State:
     rows: dict[str, str | None] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """Write the state as JSON; equal states give equal bytes."""
+        """Write the state as JSON, with a hash of itself; equal states give equal bytes."""
         body = {"schema": SCHEMA, **self.__dict__, "files": {k: v.__dict__ for k, v in self.files.items()}}
-        return (json.dumps(body, indent=1, sort_keys=True) + "\n").encode()
+        return (json.dumps({**body, "sha256": _checksum(body)}, indent=1, sort_keys=True) + "\n").encode()
 
 
 def folder(target: Target) -> Path:
@@ -78,19 +78,27 @@ def load(target: Target) -> State | None:
     path = state_file(target)
     try:
         body = json.loads(path.read_bytes())
-        if body.pop("schema") != SCHEMA:
+        checksum = body.pop("sha256", None)
+        if body["schema"] != SCHEMA:
             raise ValueError("it was written by a newer radiance-patch")
+        if checksum != _checksum(body):
+            raise ValueError("its content does not have the hash it was written with")
+        del body["schema"]
         files = {name: FileState(**entry) for name, entry in body.pop("files").items()}
         return State(**body, files=files)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InconsistentError(
             "The record of the patch cannot be read.",
             where=path,
             why=str(error),
             next_step=reinstall(target),
         ) from error
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return sha256(json.dumps(body, sort_keys=True).encode())
 
 
 def original(target: Target, name: str, entry: FileState) -> Image:

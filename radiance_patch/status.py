@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from radiance_patch import commit, image, record, registry, state
+from radiance_patch import commit, image, record, registry, rewrite, state
 from radiance_patch.errors import Exit
 from radiance_patch.hunk import Hunk
 from radiance_patch.plan import PAYLOAD
@@ -50,18 +50,23 @@ def inspect(target: Target, hunks: list[Hunk]) -> Status:
 
 def _unpatched(target: Target, hunks: list[Hunk]) -> Status:
     rows = record.rows((target.dist_info / "RECORD").read_bytes())
-    bad: dict[str, tuple[str, str]] = {}
+    bad: dict[str, tuple[str, str]] = {}  # the state of a file and, where it is a problem, what it is
     for file in sorted({hunk.file for hunk in hunks}):
         found = image.read(target.package / file)
         name = f"vllm/{file}"
-        if found is None:
-            bad[file] = ("missing-file", f"{target.package / file} is missing")
+        if not target.holds(target.package / file):
+            folder = (target.package / file).parent
+            bad[file] = ("tampered", f"{folder} is a link to another place, {folder.resolve()}")
+        elif found is None:
+            bad[file] = ("missing-file", f"{target.package / file} is missing" if name in rows else "")
+        elif rewrite.SENTINEL.encode() in found.data:
+            bad[file] = ("tampered", f"{target.package / file} is patched, and no apply recorded it")
         elif name not in rows or not record.matches(rows[name], found.data):
             bad[file] = ("tampered", f"{target.package / file} is not the file that RECORD lists")
     folder = target.site / PAYLOAD
     strange = [f"{folder} is there though no apply recorded it"] if any(folder.glob("*.py")) else []
     found_states = [HunkStatus(hunk.id, hunk.file, *bad.get(hunk.file, ("pristine", ""))) for hunk in hunks]
-    problems = [detail for kind, detail in bad.values() if kind == "tampered"] + strange
+    problems = [problem for _, problem in bad.values() if problem] + strange
     if problems:
         return Status(
             Exit.INCONSISTENT,
@@ -71,15 +76,13 @@ def _unpatched(target: Target, hunks: list[Hunk]) -> Status:
             state.reinstall(target),
         )
     releases = registry.supported(hunks)
-    missing = [detail for kind, detail in bad.values() if kind == "missing-file"]
-    if missing or not all(hunk.variant_for(target.public) for hunk in hunks):
+    if bad or not all(hunk.variant_for(target.public) for hunk in hunks):
         near = registry.nearest(target.public, releases)
         return Status(
             Exit.DRIFTED,
             f"not applied: vLLM {target.version} is not supported, the nearest are {', '.join(map(str, near))}",
             found_states,
-            missing,
-            "radiance-patch apply --check   (says which hunks fit)",
+            next_step="radiance-patch apply --check   (says which hunks fit)",
         )
     return Status(Exit.NOT_APPLIED, "not applied", found_states, next_step="radiance-patch apply")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from radiance_patch import record
 from radiance_patch.errors import InconsistentError, TargetError
 
 PROBE = (
-    "import sys; sys.path[:1] = []\n"  # the folder this command runs in is no place to find a package
+    "import sys; sys.path = [p for p in sys.path if p]\n"  # the folder this command runs in is no place to look
     "import importlib.util as u; s = u.find_spec('vllm')\n"
     "print((s and s.submodule_search_locations and list(s.submodule_search_locations)[0]) or '')"
 )
@@ -44,6 +43,10 @@ class Target:
         """The vllm package folder."""
         return self.site / "vllm"
 
+    def holds(self, path: Path) -> bool:
+        """Whether a path's folder, links followed, lies inside the vllm package."""
+        return path.parent.resolve().is_relative_to(self.package.resolve())
+
     @property
     def public(self) -> Version:
         """The version without its local part: 0.33.0+cu130 is patched as 0.33.0."""
@@ -62,42 +65,49 @@ def find(place: str | None) -> Target:
     _refuse_links(site, package)
     version = _version(package)
     dist_info = _dist_info(site, version)
-    metadata = HeaderParser().parsestr((dist_info / "METADATA").read_text("utf-8", "replace"))
-    installer = dist_info / "INSTALLER"
+    metadata = HeaderParser().parsestr(_text(dist_info / "METADATA"))
     return Target(
         site=site,
         dist_info=dist_info,
         version=version,
-        distribution=str(canonicalize_name(metadata["Name"] or "unknown")),
-        installer=installer.read_text().strip() if installer.is_file() else "unknown",
+        distribution=str(canonicalize_name(metadata["Name"] or dist_info.name.partition("-")[0])),
+        installer=_text(dist_info / "INSTALLER").strip() or "unknown",
     )
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
 def _package(place: str | None) -> Path:
-    if place is None:
-        spec = importlib.util.find_spec("vllm")
-        found = spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else ""
-        return _existing(found, f"the environment of {sys.executable}")
-    path = Path(place)
+    path = Path(sys.executable if place is None else place)
     if path.is_dir():
         return _existing(str(path.absolute() / "vllm"), str(path))
     if not path.is_file():
         raise TargetError("There is no such file or folder.", where=path, next_step=PYPROJECT_HINT)
     try:
         answer = subprocess.run(  # noqa: S603  # the user names the interpreter
-            [path, "-c", PROBE], capture_output=True, text=True, timeout=60, check=True
+            [path.absolute(), "-c", PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=True,
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         detail = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1:]
         raise TargetError(
             "This file does not run as a Python.", where=path, why=" ".join(detail), next_step=PYPROJECT_HINT
         ) from error
-    return _existing(answer.stdout.strip(), str(path))
+    return _existing("".join(answer.stdout.splitlines()[-1:]), str(path))  # a start-up file may print before
 
 
 def _existing(found: str, looked: str) -> Path:
     package = Path(found)
-    if not found or not (package / "__init__.py").is_file():
+    if not package.is_absolute() or not (package / "__init__.py").is_file():
         raise TargetError("No vLLM was found.", where=looked, next_step=PYPROJECT_HINT)
     return package
 
@@ -116,11 +126,11 @@ def _version(package: Path) -> Version:
     path = package / "_version.py"
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise TargetError(
             "vLLM's version cannot be read.",
             where=path,
-            why=str(error),
+            why=str(error) or type(error).__name__,
             next_step="pip install --force-reinstall vllm",
         ) from error
     for node in tree.body:

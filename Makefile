@@ -1,0 +1,38 @@
+# Run `make` for the list of targets.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+# The engine tests share one worker; the second runs everything else meanwhile.
+WORKERS ?= 2
+CODE := radiance_patch hunks kernels tests/real
+
+.PHONY: help venv demo test lint bench
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(VENV)/installed ## Make .venv with the tool and what its tests need
+
+demo: venv ## Patch a real vLLM, serve a few prompts stock and patched, and take the patch out again
+	@$(RUN) -m tests.real.demo
+
+test: lint ## Run every test, on published vLLM trees and on a running vLLM
+	@echo "fetching what the tests run on (kept in ~/.cache/radiance-patch)"
+	@$(RUN) -m tests.real.releases
+	@$(RUN) -m tests.real.engine
+	$(RUN) -m pytest -n $(WORKERS) --dist loadgroup
+
+lint: venv ## Check style and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy $(CODE)
+
+bench: venv ## Time the tool on a real vLLM tree and print ratios
+	@$(RUN) -m tests.bench
+
+$(VENV)/installed: pyproject.toml
+	@echo "installing into $(VENV) (less than a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install -qq -e '.[dev]'
+	@touch $@

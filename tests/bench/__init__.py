@@ -1,0 +1,1 @@
+"""Benchmarks: what they measure they print, and nothing is asserted."""

@@ -1,0 +1,5 @@
+"""``python -m tests.bench`` runs every benchmark."""
+
+from tests.bench import bench_patcher
+
+bench_patcher.main()

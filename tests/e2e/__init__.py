@@ -1,0 +1,1 @@
+"""A real vLLM, stock and patched, side by side."""

@@ -1,0 +1,1 @@
+"""The payload's tests."""

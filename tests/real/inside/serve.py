@@ -1,0 +1,99 @@
+"""Serve one job with vLLM and write what came out. Runs under the engine's Python: ``serve.py JOB RESULT``.
+
+Both files are JSON; tests/real/engine.py names their fields (``Job`` and ``Served``).
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from vllm import LLM, SamplingParams
+
+SPEC = "vllm:spec_decode_num_"
+
+
+def start(job: dict[str, Any]) -> LLM:
+    """Return the engine that ``job`` asks for."""
+    speculation = None
+    if job["num_speculative_tokens"]:
+        speculation = {
+            "method": "mtp",
+            "num_speculative_tokens": job["num_speculative_tokens"],
+            "disable_padded_drafter_batch": job["disable_padded_drafter_batch"],
+        }
+    return LLM(
+        model=job["model"],
+        dtype=job["dtype"],
+        seed=job["seed"],
+        max_model_len=2048,
+        max_num_seqs=job["max_num_seqs"],
+        enforce_eager=True,
+        disable_log_stats=False,
+        speculative_config=speculation,
+    )
+
+
+def token_ids(llm: LLM, prompt: str | list[int]) -> list[int]:
+    """Return ``prompt`` as tokens: a string becomes one user turn of the model's chat template."""
+    if not isinstance(prompt, str):
+        return prompt
+    tokenizer = llm.get_tokenizer()
+    turn = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def speculation_counts(llm: LLM) -> dict[str, Any]:
+    """Return vLLM's own counters of speculative decoding; all zero without it."""
+    found = {metric.name: metric for metric in llm.get_metrics() if metric.name.startswith(SPEC)}
+
+    def total(name: str) -> int:
+        return int(found[SPEC + name].value) if SPEC + name in found else 0
+
+    per_position = found.get(f"{SPEC}accepted_tokens_per_pos")
+    return {
+        "drafts": total("drafts"),
+        "draft_tokens": total("draft_tokens"),
+        "accepted_tokens": total("accepted_tokens"),
+        "accepted_per_position": list(per_position.values) if per_position else [],
+    }
+
+
+def serve(job: dict[str, Any]) -> dict[str, Any]:
+    """Generate for every prompt of ``job`` and return the fields of ``Served``."""
+    llm = start(job)
+    prompts = [token_ids(llm, prompt) for prompt in job["prompts"]]
+    sampling = SamplingParams(
+        temperature=job["temperature"],
+        max_tokens=job["max_tokens"],
+        ignore_eos=True,
+        seed=job["seed"],
+        logprobs=job["logprobs"],
+    )
+    started = time.perf_counter()
+    outputs = llm.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
+    seconds = time.perf_counter() - started
+    completions = [output.outputs[0] for output in outputs]
+    return {
+        "prompts": prompts,
+        "tokens": [list(completion.token_ids) for completion in completions],
+        "texts": [completion.text for completion in completions],
+        "logprobs": [
+            [{str(token): value.logprob for token, value in step.items()} for step in completion.logprobs or []]
+            for completion in completions
+        ],
+        "seconds": seconds,
+        **speculation_counts(llm),
+    }
+
+
+if __name__ == "__main__":
+    result = serve(json.loads(Path(sys.argv[1]).read_text()))
+    Path(sys.argv[2]).write_text(json.dumps(result))
+    # Shutting an engine down takes seconds and says nothing more: the result is written.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
