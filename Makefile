@@ -7,7 +7,7 @@ RUN := $(VENV)/bin/python
 WORKERS ?= 2
 CODE := radiance_patch hunks kernels tests/real
 
-.PHONY: help venv demo test lint bench
+.PHONY: help venv demo test lint bench gpu
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,11 @@ lint: venv ## Check style and types
 
 bench: venv ## Time the tool on a real vLLM tree and print ratios
 	@$(RUN) -m tests.bench
+
+gpu: ## On a machine with a GPU and a patched vLLM in $$(PYTHON): kernels against references, and their times
+	RADIANCE_PATCH_TEST_DEVICE=cuda $(PYTHON) -m pytest -p no:cacheprovider -W ignore tests/kernels/inside
+	$(PYTHON) -m tests.bench.gpu_kernels
+	@echo "engines: see $(PYTHON) -m tests.bench.gpu_engine --help, and tests/bench/RESULTS.md for what was run"
 
 $(VENV)/installed: pyproject.toml
 	@echo "installing into $(VENV) (less than a minute)"

@@ -11,8 +11,8 @@ HUNK = Hunk(
     calls=("draft",),
     variants=(
         Variant(
-            anchor=Anchor("SpecDecodeBaseProposer.propose", "self.num_speculative_tokens = num_speculative_tokens"),
-            edit=Edit(Where.AFTER, "_radiance_draft.begin(self, num_speculative_tokens)"),
+            anchor=Anchor("SpecDecodeBaseProposer.propose", "batch_size = common_attn_metadata.batch_size()"),
+            edit=Edit(Where.AFTER, "_radiance_draft.begin(self, num_speculative_tokens, batch_size)"),
             fingerprints={
                 "0.28.0": "1b2dcf9978c07d45",
                 "0.29.0": "1b2dcf9978c07d45",

@@ -1,38 +1,277 @@
-"""Hooks for the draft controller, called by the proposer and the V1 model runner.
+"""The draft controller on the V1 model runner: how deep to draft, request by request and slot by slot.
 
-They do nothing yet: drafting is vLLM's own. A hook costs one call.
+The hooks at the end of this module are called by vLLM's runner and proposer. The rule is
+decide.py, the requests' tokens context.py, the verbatim continuation match.py.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import torch
+
+from . import counters, decide, guard, match, settings
+from .context import Context
+
+logger = logging.getLogger("vllm.radiance")
+
+FEATURE = "draft controller"
+NAME = "_radiance"  # the controller's attribute on the proposer
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def prepare(runner: Any, sampled_token_ids: Any, next_token_ids: Any) -> None:
-    """Take note of this step's tokens, before the drafter runs (GPUModelRunner.propose_draft_token_ids).
+class Proposal:
+    """One call of propose: the drafts so far, and whether another forward is wanted.
 
-    sampled_token_ids: [B, 1 + K] int32 with -1 for rejected, or ragged lists without padding.
-    next_token_ids: [B], the token each request is drafted from.
+    forwards: the most this batch may launch. slot: slots taken so far.
     """
 
+    def __init__(self, controller: Controller, batch: int, width: int) -> None:
+        context = controller.context
+        self.forwards = min(depth_cap(controller.settings.schedule, batch), width)
+        self.width = width
+        self.slot = 0
+        self.drafts = decide.Drafts.start(batch, width, controller.device)
+        self.continuation, self.length = match.match(
+            context.tokens, context.slots, context.lengths, width, context.longest, controller.best
+        )
+        self._going = controller.going
+        self._event = controller.event
 
-def begin(proposer: Any, num_speculative_tokens: int) -> None:
-    """Start one proposal of at most `num_speculative_tokens` drafts a request (SpecDecodeBaseProposer.propose)."""
+    def take(self, logits: torch.Tensor, tau: float) -> torch.Tensor:
+        """Take a slot's logits [B, V]: returns its tokens [B] and starts the slot's one copy to the host."""
+        slot = self.slot
+        token = decide.take_slot(self.drafts, slot, logits, self.continuation, self.length, tau, self.forwards)
+        self.slot += 1
+        if self.slot < self.forwards:
+            self._going.copy_(self.drafts.total[slot : slot + 1], non_blocking=True)
+            if self._event is not None:
+                self._event.record()
+        return token
+
+    def done(self) -> bool:
+        """Whether every request has stopped; waits for the slot's copy unless the cap alone has decided."""
+        if self.slot >= self.forwards:
+            return True
+        if self._event is not None:
+            self._event.synchronize()
+        return int(self._going) == 0
 
 
-def sample(proposer: Any, hidden_states: Any) -> Any:
-    """Pick the drafts of one slot: [B] int64, or None to let vLLM pick (SpecDecodeBaseProposer._greedy_sample).
+class Controller:
+    """One worker's controller, kept on its proposer.
 
-    hidden_states: [B, H].
+    noted: this step's tokens are in the context. proposal: the one under way; while it is
+    None every hook leaves vLLM to itself.
     """
-    return None
+
+    def __init__(self, device: torch.device, config: Any) -> None:
+        scheduler = config.scheduler_config
+        self.settings = settings.current()
+        self.device = device
+        self.asynchronous = bool(scheduler.async_scheduling)
+        self.most = config.num_speculative_tokens
+        longest = config.model_config.max_model_len + self.most + 1
+        self.context = Context(scheduler.max_num_seqs, longest, device)
+        self.best = torch.zeros(scheduler.max_num_seqs, dtype=torch.int64, device=device)
+        on_gpu = device.type == "cuda"
+        self.event = torch.cuda.Event() if on_gpu else None
+        self.going = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
+        self.counters = counters.Counters(device, self.settings.log_seconds)
+        self.noted = 0
+        self.proposal: Proposal | None = None
+
+    def note(self, batch: Any, sampled: torch.Tensor, counts: torch.Tensor) -> None:
+        """Take this step's tokens into the context, before vLLM has them on the host.
+
+        batch: the runner's input batch. sampled: [B, S], the first counts[b] of a row accepted.
+        """
+        names = batch.req_ids
+        complete = None
+        if self.asynchronous:  # host tokens are complete only of requests that were not in the last step
+            last = batch.prev_req_id_to_index or {}
+            complete = [name for name in names if name not in last]
+        self.context.follow(names, batch.token_ids_cpu, batch.num_tokens_no_spec, complete)
+        self._append(sampled, counts)
+
+    def note_lists(self, batch: Any, sampled: list[list[int]]) -> None:
+        """Take this step's tokens in, after vLLM has put them on the host (unpadded drafting)."""
+        counts = np.array([len(tokens) for tokens in sampled], np.int32)
+        table = np.zeros((len(sampled), max(1, counts.max(initial=0))), np.int32)
+        for row, tokens in zip(table, sampled, strict=True):
+            row[: len(tokens)] = tokens
+        before = np.asarray(batch.num_tokens_no_spec[: len(sampled)]) - counts
+        self.context.follow(batch.req_ids, batch.token_ids_cpu, before, None)
+        self._append(torch.from_numpy(table).to(self.device), torch.from_numpy(counts).to(self.device))
+
+    def _append(self, sampled: torch.Tensor, counts: torch.Tensor) -> None:
+        self.noted = sampled.shape[0]
+        self.context.append(sampled, counts, self.counters.device[counters.bucket(self.noted)])
+
+    def finish(self, drafted: Any) -> Any:
+        """Return the drafts to verify: ragged lists, or [B, K] int64 where the runner scatters a tensor."""
+        proposal, self.proposal, self.noted = self.proposal, None, 0
+        if proposal is None or proposal.slot == 0:
+            return drafted
+        batch = proposal.drafts.token.shape[0]
+        token, count = decide.assemble(
+            proposal.drafts, proposal.continuation, proposal.length, self.context.slots, self.context.drafted,
+            self.counters.device[counters.bucket(batch)], proposal.forwards,
+        )  # fmt: skip
+        self.counters.count_step(batch, proposal.slot, proposal.width)
+        self.counters.log_now_and_then()
+        if self.asynchronous:
+            return token
+        rows = torch.cat([count[:, None].long(), token], dim=1).tolist()
+        return [tokens[:kept] for kept, *tokens in rows]
 
 
+def depth_cap(schedule: tuple[tuple[int, int], ...], batch: int) -> int:
+    """Return the most draft forwards at a batch size: that of the largest size not above it, else of the smallest."""
+    depth = schedule[0][1] if schedule else 1 << 30
+    for size, cap in schedule:
+        if batch >= size:
+            depth = cap
+    return depth
+
+
+def refusal(drafter: Any) -> str | None:
+    """Return why a proposer is left to vLLM, or None; looked at once, when it is loaded."""
+    config = drafter.vllm_config
+    speculative, parallel = config.speculative_config, config.parallel_config
+    from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer as Base  # noqa: PLC0415
+
+    overridden = [
+        name for name in ("propose", "_greedy_sample", "_sample_draft_tokens", "prepare_next_token_ids_padded")
+        if getattr(type(drafter), name) is not getattr(Base, name)
+    ]  # fmt: skip
+    reasons = {
+        "RADIANCE_DYNAMIC_DRAFT is 0": not settings.current().dynamic_draft,
+        f"method {speculative.method} is neither MTP nor Eagle": speculative.method not in ("mtp", "eagle", "eagle3"),
+        f"{type(drafter).__name__} overrides {', '.join(overridden)}": bool(overridden),
+        "drafting is parallel": speculative.parallel_drafting,
+        "draft_sample_method is probabilistic": drafter._enable_probabilistic_draft_probs,
+        "the drafter reduces the vocabulary locally (use_local_argmax_reduction)": drafter.use_local_argmax_reduction,
+        "drafter and target have different vocabularies": drafter.use_heterogeneous_vocab,
+        "tensor parallel": parallel.tensor_parallel_size > 1,
+        "pipeline parallel": parallel.pipeline_parallel_size > 1,
+        "data parallel": parallel.data_parallel_size > 1,
+        "expert parallel": parallel.enable_expert_parallel,
+        "prompt embeddings have no tokens to match": config.model_config.enable_prompt_embeds,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _controller(proposer: Any) -> Controller | None:
+    return None if FEATURE in guard.broken else getattr(proposer, NAME, None)
+
+
+def _safe(default: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Answer with `default` where a hook raises; the controller is off from then on."""
+
+    def wrap(hook: Callable[P, R]) -> Callable[P, R]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return hook(*args, **kwargs)
+            except Exception:
+                guard.fail(FEATURE)
+                return default(*args, **kwargs)
+
+        return call
+
+    return wrap
+
+
+@_safe(lambda *_: None)
+def attach(proposer: Any) -> None:
+    """Give a proposer its controller (SpecDecodeBaseProposer.load_model, before memory is profiled)."""
+    reason = refusal(proposer)
+    if reason:
+        logger.info("radiance-patch: draft controller is not live: %s", reason)
+        return
+    controller = Controller(proposer.device, proposer.vllm_config)
+    setattr(proposer, NAME, controller)
+    logger.info(
+        "radiance-patch: draft controller is live on the V1 runner (tau %g, schedule %s, %d MiB of context, %s)",
+        controller.settings.tau,
+        ",".join(f"{size}:{depth}" for size, depth in controller.settings.schedule) or "none",
+        controller.context.tokens.nbytes >> 20,
+        "async: rows keep their width" if controller.asynchronous else "ragged rows",
+    )
+
+
+@_safe(lambda *_: None)
+def note(
+    proposer: Any, gpu_input_batch: Any, sampled_token_ids: torch.Tensor, valid_sampled_tokens_count: torch.Tensor
+) -> None:
+    """Note this step's tokens (SpecDecodeBaseProposer.prepare_next_token_ids_padded).
+
+    sampled_token_ids: [B, 1 + K] int32. valid_sampled_tokens_count: [B] int32, how many of a row are accepted.
+    """
+    controller = _controller(proposer)
+    if controller is not None:
+        controller.note(gpu_input_batch, sampled_token_ids, valid_sampled_tokens_count)
+
+
+@_safe(lambda *_: None)
+def prepare(runner: Any, sampled_token_ids: Any) -> None:
+    """Note this step's tokens where they are lists: unpadded drafting (GPUModelRunner.propose_draft_token_ids)."""
+    controller = _controller(runner.drafter)
+    if controller is not None and isinstance(sampled_token_ids, list):
+        controller.note_lists(runner.input_batch, sampled_token_ids)
+
+
+@_safe(lambda *_: None)
+def begin(proposer: Any, num_speculative_tokens: int, batch_size: int) -> None:
+    """Start a proposal of at most so many drafts for each request of the batch (SpecDecodeBaseProposer.propose).
+
+    A proposal whose tokens were not noted, a warm-up say, is left to vLLM.
+    """
+    controller = _controller(proposer)
+    if controller is not None:
+        engaged = num_speculative_tokens > 0 and controller.noted == batch_size
+        controller.proposal = Proposal(controller, batch_size, num_speculative_tokens) if engaged else None
+
+
+@_safe(lambda *_: None)
+def sample(proposer: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
+    """Pick a slot's tokens [B] from hidden states [B, H], or None for vLLM to pick (_greedy_sample)."""
+    controller = _controller(proposer)
+    if controller is None or controller.proposal is None:
+        return None
+    return controller.proposal.take(proposer.model.compute_logits(hidden_states), controller.settings.tau)
+
+
+@_safe(lambda *_: False)
 def stopped(proposer: Any) -> bool:
     """Whether nobody needs another draft forward; asked before each (SpecDecodeBaseProposer.propose)."""
-    return False
+    controller = _controller(proposer)
+    return controller is not None and controller.proposal is not None and controller.proposal.done()
 
 
 def finish(runner: Any, draft_token_ids: Any) -> Any:
-    """Return the drafts to verify, [B, K] or ragged lists (GPUModelRunner.propose_draft_token_ids)."""
-    return draft_token_ids
+    """Return the drafts to verify (GPUModelRunner.propose_draft_token_ids).
+
+    draft_token_ids: what vLLM would verify, [B, columns drafted] int64 where the loop was left early.
+    Returns ragged lists, or [B, K] int64 under async scheduling.
+    """
+    controller = getattr(runner.drafter, NAME, None)
+    if controller is None:
+        return draft_token_ids
+    if FEATURE not in guard.broken:
+        try:
+            return controller.finish(draft_token_ids)
+        except Exception:
+            guard.fail(FEATURE)
+    return _widened(runner, draft_token_ids)
+
+
+def _widened(runner: Any, drafted: Any) -> Any:
+    """Give back the columns that a controller which failed half way has cut: the runner scatters K of them a row."""
+    missing = runner.num_spec_tokens - drafted.shape[1] if torch.is_tensor(drafted) and drafted.shape[1] else 0
+    return torch.nn.functional.pad(drafted, (0, missing)) if missing > 0 else drafted

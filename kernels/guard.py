@@ -15,6 +15,13 @@ P = ParamSpec("P")
 broken: set[str] = set()
 
 
+def fail(feature: str) -> None:
+    """Switch a feature off for the process, in the handler of the exception that it raised; logged the first time."""
+    if feature not in broken:
+        broken.add(feature)
+        logger.exception("radiance-patch: %s failed and is off in this process; requests go on", feature)
+
+
 def guarded(feature: str, on: Callable[[], bool]) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Wrap a hook of `feature`: called only while on() is true and no hook of the feature has raised.
 
@@ -29,8 +36,7 @@ def guarded(feature: str, on: Callable[[], bool]) -> Callable[[Callable[P, None]
             try:
                 function(*args, **kwargs)
             except Exception:
-                broken.add(feature)
-                logger.exception("radiance-patch: %s failed and is off in this process; requests go on", feature)
+                fail(feature)
 
         return call
 

@@ -21,14 +21,13 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable. parse: raises ValueError for a value without the form. live: whether anything reads it."""
+    """One variable. parse: raises ValueError for a value without the form."""
 
     name: str
     default: str
     form: str
     meaning: str
     parse: Callable[[str], Any]
-    live: bool = True
 
     def is_set(self, environ: Mapping[str, str]) -> bool:
         """Whether the environment decides; an empty variable counts as not set where empty has no meaning."""
@@ -51,6 +50,7 @@ class Settings:
     dynamic_width: cap verify rows by what was accepted. alpha: weight of the newest
     observation, in (0, 1]. margin, floor: drafts. min_batch: running requests.
     dynamic_draft, tau, schedule: see SETTINGS; schedule is (batch size, depth) pairs by size.
+    log_seconds: between two log lines of the draft controller's counters, 0 for none.
     """
 
     dynamic_width: bool
@@ -61,6 +61,7 @@ class Settings:
     dynamic_draft: bool
     tau: float
     schedule: tuple[tuple[int, int], ...]
+    log_seconds: float
 
 
 def _switch(text: str) -> bool:
@@ -121,16 +122,20 @@ SETTINGS: tuple[Setting, ...] = (
         "running requests from which on the cap is applied", _count(1, 65536),
     ),
     Setting(
-        "RADIANCE_DYNAMIC_DRAFT", "1", "0 or 1",
-        "1: draft as deep as the drafter is confident; 0: as stock", _switch, live=False,
+        "RADIANCE_DYNAMIC_DRAFT", "0", "0 or 1",
+        "1: draft as deep as the drafter is confident, on the V1 model runner; 0: as stock", _switch,
     ),
     Setting(
         "RADIANCE_DRAFT_TAU", "0.28", "a number from 0 to 1",
-        "go on drafting while the product of top-1 confidences is at least this", _number(0, 1), live=False,
+        "go on drafting while the product of top-1 confidences is at least this", _number(0, 1),
     ),
     Setting(
         "RADIANCE_DRAFT_SCHEDULE", "1:8,2:7,4:6,8:5,16:4", 'pairs "batch size:depth" as in 1:8,4:6 (empty: no cap)',
-        "most draft forwards from a batch size on", _schedule, live=False,
+        "most draft forwards from a batch size on", _schedule,
+    ),
+    Setting(
+        "RADIANCE_DRAFT_LOG_SECONDS", "60", "a number from 0 to 86400",
+        "seconds between two log lines of the draft controller's counters; 0: none", _number(0, 86400),
     ),
 )  # fmt: skip
 
@@ -147,7 +152,7 @@ def current() -> Settings:
 
 
 def complaints(environ: Mapping[str, str]) -> list[str]:
-    """Return a line for every RADIANCE_* name nobody knows, with the nearest known one, and for every inert one."""
+    """Return a line for every RADIANCE_* name nobody knows, with the nearest known one."""
     known = {setting.name: setting for setting in SETTINGS}
     lines = []
     for name in sorted(environ):
@@ -156,6 +161,4 @@ def complaints(environ: Mapping[str, str]) -> list[str]:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.0)[0]
             lines.append(f"radiance-patch: {name} is no variable of radiance-patch; did you mean {near}?")
-        elif not known[name].live:
-            lines.append(f"radiance-patch: {name} has no effect: this version carries no draft controller")
     return lines

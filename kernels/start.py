@@ -29,11 +29,23 @@ def report(vllm_config: Any) -> None:
 
 def describe(vllm_config: Any) -> str:
     """Say what is live for a configuration, in one line."""
-    now = settings.current()
     if vllm_config.speculative_config is None:
         return "nothing is live: the engine does not speculate"
+    return f"{_width(vllm_config)}; {_draft(vllm_config)}"
+
+
+def _draft(vllm_config: Any) -> str:
+    if not settings.current().dynamic_draft:
+        return "draft controller is off (RADIANCE_DYNAMIC_DRAFT is 0)"
+    if vllm_config.use_v2_model_runner:
+        return "draft controller is not live: it drives the V1 model runner, and this engine runs V2"
+    return "draft controller: the worker's line says"
+
+
+def _width(vllm_config: Any) -> str:
+    now = settings.current()
     if not now.dynamic_width:
-        return "nothing is live: RADIANCE_DYNAMIC_WIDTH is 0"
+        return "dynamic verify width is off (RADIANCE_DYNAMIC_WIDTH is 0)"
     drafts = vllm_config.num_speculative_tokens
     values = f"alpha {now.alpha:g}, margin {now.margin}, floor {now.floor}, from {now.min_batch} running requests on"
     if width.captured_widths(vllm_config, now.min_batch, drafts) is None:

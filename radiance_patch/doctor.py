@@ -105,7 +105,6 @@ def _settings() -> Iterator[Finding]:
             continue
         is_set = setting.is_set(os.environ)
         source, value = ("set", os.environ[setting.name].strip()) if is_set else ("default", setting.default)
-        inert = "" if setting.live else " (nothing reads it in this version)"
-        yield Finding("settings", f"{setting.name}={value} ({source}): {setting.meaning}{inert}")
+        yield Finding("settings", f"{setting.name}={value} ({source}): {setting.meaning}")
     for line in settings.complaints(os.environ):
         yield Finding("settings", line)

@@ -23,9 +23,7 @@ def table(*rows: tuple[str, ...]) -> str:
 def parts() -> dict[str, str]:
     """Return every generated part by its name."""
     exits = [(str(int(code)), meaning) for code, meaning in MEANING.items()]
-    settings = [
-        (f"`{s.name}`", f"`{s.default}`", s.form, s.meaning + ("" if s.live else " (no effect yet)")) for s in SETTINGS
-    ]
+    settings = [(f"`{s.name}`", f"`{s.default}`", s.form, s.meaning) for s in SETTINGS]
     releases = [str(version) for version in registry.supported(registry.hunks())]
     return {
         "exit codes": table(("exit", "meaning"), *exits),

@@ -108,12 +108,6 @@ def test_settings(site, monkeypatch):
     meaning = "weight of the newest accepted count in the moving average"
     assert f"RADIANCE_DYNW_ALPHA=0.5 (set): {meaning}" in texts
     assert any(text.startswith("RADIANCE_DYNW_MIN=2 (default): ") for text in texts)
-    inert = [text for text in texts if text.endswith(" (nothing reads it in this version)")]
-    assert {text.partition("=")[0] for text in inert} == {
-        "RADIANCE_DYNAMIC_DRAFT",
-        "RADIANCE_DRAFT_TAU",
-        "RADIANCE_DRAFT_SCHEDULE",
-    }
 
 
 def test_a_wrong_setting_is_said_as_the_engine_says_it(site, monkeypatch):

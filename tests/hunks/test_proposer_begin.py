@@ -13,9 +13,9 @@ def test_place(release):
         """
         class SpecDecodeBaseProposer:
             def propose:
-                self.num_speculative_tokens = num_speculative_tokens
-              > _radiance_draft.begin(self, num_speculative_tokens)
-                self._last_draft_probs = None
+                batch_size = common_attn_metadata.batch_size()
+              > _radiance_draft.begin(self, num_speculative_tokens, batch_size)
+                if self.method in ('eagle3', 'dflash'): ...
         """,
     )
 

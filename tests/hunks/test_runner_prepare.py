@@ -15,7 +15,7 @@ def test_place(release):
             def propose_draft_token_ids:
                 if spec_config.use_eagle() or spec_config.use_dflash() or spec_config.uses_draft_model():
                     if spec_decode_metadata is None: ...
-                  > _radiance_draft.prepare(self, sampled_token_ids, next_token_ids)
+                  > _radiance_draft.prepare(self, sampled_token_ids)
                     if self.supports_mm_inputs and self.drafter.supports_mm_inputs: ...
         """,
     )

@@ -143,6 +143,8 @@ def _heading(node: ast.AST) -> str:
 def _summary(node: ast.stmt) -> str:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return '"""..."""'
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and len(ast.unparse(node)) > 100:
+        return f"{ast.unparse(node.value.func)}(...)"
     return _heading(node) + (": ..." if hasattr(node, "body") else "")
 
 

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 from radiance_patch.kernels import settings, start
 
+DRAFT_OFF = "draft controller is off (RADIANCE_DYNAMIC_DRAFT is 0)"
+
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
@@ -16,11 +18,12 @@ def environment(monkeypatch):
     settings.current.cache_clear()
 
 
-def config(drafts, mode=None, largest=None):
+def config(drafts, mode=None, largest=None, runner="v1"):
     """What `describe` reads of a configuration. The real ones are covered where a real vLLM is."""
     return SimpleNamespace(
         speculative_config=SimpleNamespace(enable_adaptive_verification=False) if drafts else None,
         num_speculative_tokens=drafts,
+        use_v2_model_runner=runner == "v2",
         compilation_config=SimpleNamespace(cudagraph_mode=mode, max_cudagraph_capture_size=largest),
     )
 
@@ -59,7 +62,7 @@ def test_report_is_one_line(caplog):
     with caplog.at_level(logging.INFO, "vllm.radiance"):
         start.report(config(4))
     assert [record.getMessage() for record in caplog.records] == [
-        "radiance-patch: nothing is live: RADIANCE_DYNAMIC_WIDTH is 0"
+        f"radiance-patch: dynamic verify width is off (RADIANCE_DYNAMIC_WIDTH is 0); {DRAFT_OFF}"
     ]
 
 
@@ -72,7 +75,15 @@ def test_describe_what_is_live(monkeypatch):
     monkeypatch.setenv("RADIANCE_DYNAMIC_WIDTH", "1")
     monkeypatch.setenv("RADIANCE_DYNW_MARGIN", "1")
     values = "alpha 0.35, margin 1, floor 2, from 5 running requests on"
-    assert start.describe(config(4)) == f"dynamic verify width is live ({values})"
+    assert start.describe(config(4)) == f"dynamic verify width is live ({values}); {DRAFT_OFF}"
+
+
+@pytest.mark.parametrize(
+    ("runner", "told"), [("v1", "the worker's line says"), ("v2", "is not live: it drives the V1")]
+)
+def test_describe_the_draft_controller(monkeypatch, runner, told):
+    monkeypatch.setenv("RADIANCE_DYNAMIC_DRAFT", "1")
+    assert f"draft controller{':' if runner == 'v1' else ''} {told}" in start.describe(config(4, runner=runner))
 
 
 @pytest.mark.parametrize(

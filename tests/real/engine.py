@@ -61,6 +61,7 @@ class Served:
 
     ``draft_tokens`` are the draft tokens that the target verified. ``logprobs`` holds per prompt
     and step the asked-for log probabilities by token id (empty when none were asked for).
+    ``controller`` holds the draft controller's counters (empty without one).
     """
 
     prompts: list[list[int]]
@@ -72,6 +73,7 @@ class Served:
     draft_tokens: int
     accepted_tokens: int
     accepted_per_position: list[int]
+    controller: dict[str, int]
 
     @property
     def tokens_per_second(self) -> float:

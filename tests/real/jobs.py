@@ -18,5 +18,6 @@ NARROW = {
     "RADIANCE_DYNW_MARGIN": "0",
     "RADIANCE_DYNW_MIN_BATCH": "1",
 }
+DRAFT = {"RADIANCE_DYNAMIC_DRAFT": "1"}
 # vLLM's default: the engine core in a process of its own.
 PROCESSES = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}

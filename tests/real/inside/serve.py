@@ -62,6 +62,16 @@ def speculation_counts(llm: LLM) -> dict[str, Any]:
     }
 
 
+def controller_counts(llm: LLM) -> dict[str, int]:
+    """Return the draft controller's counters; none without one, or where the engine has processes of its own."""
+    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
+    if core is None:
+        return {}
+    drafter = getattr(core.model_executor.driver_worker.worker.model_runner, "drafter", None)
+    controller = getattr(drafter, "_radiance", None)
+    return controller.counters.total() if controller else {}
+
+
 def serve(job: dict[str, Any]) -> dict[str, Any]:
     """Generate for every prompt of ``job`` and return the fields of ``Served``."""
     llm = start(job)
@@ -87,6 +97,7 @@ def serve(job: dict[str, Any]) -> dict[str, Any]:
         ],
         "seconds": seconds,
         **speculation_counts(llm),
+        "controller": controller_counts(llm),
     }
 
 

@@ -1,0 +1,138 @@
+"""Measures one engine on a GPU and appends a JSON line: ``python -m tests.bench.gpu_engine --model DIR --k 4 ...``.
+
+Closed loop: c requests are always in flight, and the clock stops when the last one has
+been handed out and one of the c ends, so that no thinning batch is measured.
+``--table FILE`` prints the lines of a file as the table of RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.real.prompts import PROMPTS, mixed
+
+MAX_TOKENS = 128
+REQUESTS = {1: 12, 8: 48, 32: 96}
+SPEC = "vllm:spec_decode_num_"
+
+
+def start(options: argparse.Namespace) -> Any:
+    """Start the engine."""
+    from vllm import LLM  # noqa: PLC0415  # --table needs no vLLM
+
+    speculative = {"method": "mtp", "num_speculative_tokens": options.k, **json.loads(options.speculative)}
+    return LLM(
+        model=options.model,
+        max_model_len=2048,
+        max_num_seqs=max(options.c),
+        gpu_memory_utilization=0.85,
+        disable_log_stats=False,
+        cudagraph_metrics=True,
+        enable_prefix_caching=False,
+        speculative_config=speculative if options.k else None,
+        **json.loads(options.engine),
+    )
+
+
+def closed_loop(engine: Any, prompts: list[list[int]], sampling: Any, c: int) -> dict[str, Any]:
+    """Keep c requests in flight until all prompts are handed out: tokens, seconds, and the outputs by prompt."""
+    waiting = list(enumerate(prompts))
+    outputs: dict[str, list[int]] = {}
+    begun = time.perf_counter()
+
+    def submit() -> None:
+        number, ids = waiting.pop(0)
+        engine.add_request(str(number), {"prompt_token_ids": ids}, sampling)
+
+    for _ in range(min(c, len(waiting))):
+        submit()
+    measured = None
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            outputs[output.request_id] = list(output.outputs[0].token_ids)
+            if output.finished and waiting:
+                submit()
+            elif output.finished and measured is None:
+                measured = sum(map(len, outputs.values())), time.perf_counter() - begun
+    assert measured is not None
+    return {"tokens": measured[0], "seconds": measured[1], "outputs": [outputs[str(n)] for n in range(len(prompts))]}
+
+
+def counts(llm: Any) -> dict[str, float]:
+    """Return vLLM's speculation counters."""
+    return {m.name[len(SPEC) :]: m.value for m in llm.get_metrics() if m.name.startswith(SPEC) and hasattr(m, "value")}
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure every cell of one engine."""
+    from vllm import SamplingParams  # noqa: PLC0415
+
+    llm = start(options)
+    tokenizer = llm.get_tokenizer()
+    turns = [[{"role": "user", "content": prompt}] for prompt in mixed()]
+    texts = [tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False) for turn in turns]
+    ids = [list(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
+    engine = llm.llm_engine
+    warm = SamplingParams(temperature=0.5, max_tokens=32, ignore_eos=True)
+    for c in options.c:
+        closed_loop(engine, (ids * 3)[:c], warm, c)
+    cells = {}
+    for temperature in (0.0, 0.8):
+        sampling = SamplingParams(temperature=temperature, max_tokens=MAX_TOKENS, ignore_eos=True, seed=7)
+        if temperature:
+            sampling.seed = None
+        for c in options.c:
+            before = counts(llm)
+            run = closed_loop(engine, (ids * 8)[: REQUESTS[c]], sampling, c)
+            after = counts(llm)
+            spent = {name: after[name] - before.get(name, 0) for name in after}
+            cells[f"c={c} T={temperature:g}"] = {**run, "counts": spent, "rate": run["tokens"] / run["seconds"]}
+            if temperature or c != min(options.c):
+                cells[f"c={c} T={temperature:g}"]["outputs"] = []
+    engine.do_log_stats()
+    return {"label": options.label, "cells": cells}
+
+
+def table(path: Path) -> None:
+    """Print the lines of a file side by side: tokens/s, and accepted tokens a draft."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    names = list(lines[0]["cells"])
+    print("| engine | " + " | ".join(names) + " | accepted per verified draft, c=8 T=0 | greedy text as the first |")
+    print("|---" * (len(names) + 3) + "|")
+    first = lines[0]["cells"][names[0]]["outputs"]
+    for line in lines:
+        rates = [f"{line['cells'][name]['rate']:.0f}" for name in names]
+        seen = line["cells"].get("c=8 T=0", {}).get("counts", {})
+        share = seen.get("accepted_tokens", 0) / seen["draft_tokens"] if seen.get("draft_tokens") else 0
+        texts = line["cells"][names[0]]["outputs"]
+        same = sum(a == b for a, b in zip(first, texts, strict=True))
+        print(f"| {line['label']} | " + " | ".join(rates) + f" | {share:.2f} | {same} of {len(first)} |")
+    kinds = list(PROMPTS)
+    print(f"\nkinds: {', '.join(kinds)}; {MAX_TOKENS} tokens a request, requests {REQUESTS}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model")
+    parser.add_argument("--label", default="")
+    parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--c", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--speculative", default="{}", help="more speculative_config, JSON")
+    parser.add_argument("--engine", default="{}", help="more LLM arguments, JSON")
+    parser.add_argument("--out", type=Path, default=Path("gpu_engine.jsonl"))
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table:
+        table(given.table)
+    else:
+        result = measure(given)
+        with given.out.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        rates = "  ".join(f"{name}: {cell['rate']:.0f}" for name, cell in result["cells"].items())
+        print(f"== {given.label}: {rates}", flush=True)
+        os._exit(0)  # the engine's processes need no orderly end, and device time is short

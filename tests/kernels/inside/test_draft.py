@@ -1,0 +1,138 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernels import draft, guard, settings
+
+VOCAB = 40
+
+
+@pytest.fixture(autouse=True)
+def _whole(monkeypatch):
+    monkeypatch.setattr(guard, "broken", set())
+
+
+class Proposer:
+    """A proposer as the hooks see one: an attribute to keep the controller on, and a model that gives logits."""
+
+    def __init__(self, logits=None):
+        self.model = SimpleNamespace(compute_logits=lambda hidden: logits[int(hidden[0, 0])])
+
+
+def controller(device, *, asynchronous=False, drafts=4):
+    config = SimpleNamespace(
+        scheduler_config=SimpleNamespace(async_scheduling=asynchronous, max_num_seqs=4),
+        model_config=SimpleNamespace(max_model_len=64),
+        num_speculative_tokens=drafts,
+    )
+    return draft.Controller(device, config)
+
+
+def certain(token, batch):
+    logits = torch.full((batch, VOCAB), -20.0)
+    logits[:, token] = 20.0
+    return logits
+
+
+def propose(proposer, rows, width, device):
+    """Play vLLM's loop: note, begin, sample, then ask before every further forward."""
+    own = getattr(proposer, draft.NAME, None)
+    if own:
+        own.note_lists(
+            SimpleNamespace(
+                req_ids=[f"r{i}" for i in range(len(rows))],
+                token_ids_cpu=torch.tensor(rows).numpy(),
+                num_tokens_no_spec=[len(row) for row in rows],
+            ),
+            [row[-1:] for row in rows],
+        )
+    draft.begin(proposer, width, len(rows))
+    taken = []
+    for slot in range(width):
+        if slot and draft.stopped(proposer):
+            break
+        taken.append(draft.sample(proposer, torch.full((len(rows), 1), float(slot), device=device)))
+    stacked = None if taken[0] is None else torch.stack(taken, dim=1)
+    return len(taken), draft.finish(SimpleNamespace(drafter=proposer, num_spec_tokens=width), stacked)
+
+
+def test_without_a_controller_every_hook_leaves_vllm_alone(device):
+    proposer = Proposer()
+    assert propose(proposer, [[1, 2]], 3, device) == (3, None)
+
+
+def test_a_tail_is_taken_and_the_loop_ends(device):
+    rows = [[9, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3]]
+    proposer = Proposer([certain(5, 1).to(device)] * 4)
+    setattr(proposer, draft.NAME, controller(device))
+    assert propose(proposer, rows, 4, device) == (1, [[5, 6, 7, 8]])
+
+
+def test_async_rows_keep_their_width(device):
+    rows = [[9, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3]]
+    unsure = torch.zeros(1, VOCAB, device=device)
+    unsure[0, 31] = 0.1
+    proposer = Proposer([certain(30, 1).to(device), unsure, certain(32, 1).to(device)])
+    setattr(proposer, draft.NAME, controller(device, asynchronous=True))
+    forwards, drafts = propose(proposer, rows, 4, device)
+    assert forwards == 3  # the third only because the continuation might have agreed
+    assert drafts.tolist() == [[30, 31, 0, 0]]
+
+
+def test_a_proposal_whose_tokens_were_not_noted_is_vllms(device):
+    proposer = Proposer([certain(5, 1).to(device)])
+    setattr(proposer, draft.NAME, controller(device))
+    draft.begin(proposer, 3, 1)
+    assert draft.sample(proposer, torch.zeros(1, 1)) is None
+    assert not draft.stopped(proposer)
+    kept = torch.ones(1, 3)
+    assert draft.finish(SimpleNamespace(drafter=proposer, num_spec_tokens=3), kept) is kept
+
+
+def test_nothing_of_one_proposal_is_left_for_the_next(device):
+    rows = [[9, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3]]
+    proposer = Proposer([certain(5, 1).to(device)] * 4)
+    own = controller(device)
+    setattr(proposer, draft.NAME, own)
+    propose(proposer, rows, 4, device)
+    assert (own.proposal, own.noted) == (None, 0)
+    draft.begin(proposer, 4, 1)  # vLLM skipped the note: a warm-up
+    assert not draft.stopped(proposer)
+
+
+def test_a_fault_of_ours_is_logged_once_and_drafting_goes_on(device, caplog):
+    def fail(hidden):
+        raise RuntimeError("planted")
+
+    rows = [[1, 2, 3, 4]]
+    proposer = Proposer()
+    proposer.model = SimpleNamespace(compute_logits=fail)
+    setattr(proposer, draft.NAME, controller(device))
+    for _ in range(2):
+        forwards, drafts = propose(proposer, rows, 3, device)
+        assert (forwards, drafts) == (3, None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "radiance-patch: draft controller failed and is off in this process; requests go on"
+    ]
+    assert "planted" in caplog.text
+
+
+def test_a_fault_half_way_gives_the_runner_its_width_back(device):
+    proposer = Proposer([certain(5, 1).to(device)])
+    setattr(proposer, draft.NAME, controller(device))
+    guard.broken.add(draft.FEATURE)
+    runner = SimpleNamespace(drafter=proposer, num_spec_tokens=4)
+    assert draft.finish(runner, torch.ones(2, 1, dtype=torch.int64)).tolist() == [[1, 0, 0, 0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "depth"), [(1, 8), (2, 7), (3, 7), (4, 6), (7, 6), (8, 5), (15, 5), (16, 4), (500, 4)]
+)
+def test_the_default_schedule(batch, depth):
+    assert draft.depth_cap(settings.read({}).schedule, batch) == depth
+
+
+def test_schedules_without_a_cap_or_an_entry_for_one():
+    assert draft.depth_cap((), 1) > 1000
+    assert draft.depth_cap(((4, 3),), 1) == 3
