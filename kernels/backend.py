@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 from typing import Any
 
 import torch
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
-if HAS_TRITON:
+
+class _Absent:
+    """Takes the place of Triton: a kernel decorated by it stays a function that nobody calls."""
+
+    def jit(self, function: Any) -> Any:
+        return function
+
+
+try:
     import triton
     import triton.language as tl
-else:
 
-    class _Absent:
-        """Takes any decorator and annotation; a kernel defined with it is None."""
-
-        def jit(self, function: Any) -> Any:
-            return function
-
-        def __getattr__(self, name: str) -> Any:
-            return None
-
+    HAS_TRITON = True
+except Exception:  # whatever is wrong with an installed Triton, vLLM's proposer must import
     triton = tl = _Absent()
+    HAS_TRITON = False
 
 __all__ = ["HAS_TRITON", "runs_on", "tl", "triton"]
 
