@@ -31,10 +31,10 @@ lint: venv ## Check style and types
 bench: venv ## Time the tool on a real vLLM tree and print ratios
 	@$(RUN) -m tests.bench
 
-gpu: ## On a machine with a GPU and a patched vLLM in $$(PYTHON): kernels against references, and their times
+gpu: ## With PYTHON=... that has torch on a GPU: kernels against their references, and their times
 	RADIANCE_PATCH_TEST_DEVICE=cuda $(PYTHON) -m pytest -p no:cacheprovider -W ignore tests/kernels/inside
 	$(PYTHON) -m tests.bench.gpu_kernels
-	@echo "engines: see $(PYTHON) -m tests.bench.gpu_engine --help, and tests/bench/RESULTS.md for what was run"
+	@echo "an engine on a patched vLLM: $(PYTHON) -m tests.bench.gpu_engine --help; tests/bench/RESULTS.md has what was run"
 
 $(VENV)/installed: pyproject.toml
 	@echo "installing into $(VENV) (less than a minute)"
