@@ -144,11 +144,10 @@ def refusal(drafter: Any) -> str | None:
     """Return why a proposer is left to vLLM, or None; looked at once, when it is loaded."""
     config = drafter.vllm_config
     speculative, parallel = config.speculative_config, config.parallel_config
-    from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer as Base  # noqa: PLC0415
-
+    base = next(kind for kind in type(drafter).__mro__ if kind.__name__ == "SpecDecodeBaseProposer")
     overridden = [
         name for name in ("propose", "_greedy_sample", "_sample_draft_tokens", "prepare_next_token_ids_padded")
-        if getattr(type(drafter), name) is not getattr(Base, name)
+        if getattr(type(drafter), name) is not getattr(base, name)
     ]  # fmt: skip
     reasons = {
         "RADIANCE_DYNAMIC_DRAFT is 0": not settings.current().dynamic_draft,
