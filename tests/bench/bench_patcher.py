@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from radiance_patch import __version__, registry
-from tests.real import cache
+from tests.real import cache, engine
 from tests.real.releases import Release, copy_tree
 
 RELEASE = Release("vllm", "0.33.0")
 ROUNDS = 5
+ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).with_name("radiance-patch")
 
 # CPU seconds and MB that the project allows itself.
@@ -33,24 +34,24 @@ HOOK_BAR_NS = 1000.0
 IMPORTS = "import ast, click, csv, difflib, email.parser, importlib.resources, json, packaging.version, subprocess"
 HASHES = "import hashlib, sys; [hashlib.sha256(open(name, 'rb').read()).digest() for name in sys.argv[1:]]"
 
-# Run in a child, since settings are read once a process.
+# Run in a child, since settings are read once a process, and under the engine's Python, since hooks need torch.
 HOOKS = """
 import json, timeit
-from radiance_patch.kernels import draft, width
+from kernels import draft, width
 def empty(one, two): pass
-class Scheduler: pass
+class Owner: pass
+owner = Owner()
+owner.drafter = owner
 calls = {
-    "an empty function": lambda: empty,
-    "draft.prepare": lambda: draft.prepare, "draft.begin": lambda: draft.begin,
-    "draft.sample": lambda: draft.sample, "draft.stopped": lambda: draft.stopped,
-    "draft.finish": lambda: draft.finish, "width.observe": lambda: width.observe,
-    "width.cap_batch": lambda: width.cap_batch,
+    "an empty function": (empty, "o, o"),
+    "draft.note": (draft.note, "o, o, o, o"), "draft.prepare": (draft.prepare, "o, o"),
+    "draft.begin": (draft.begin, "o, 4, 1"), "draft.sample": (draft.sample, "o, o"),
+    "draft.stopped": (draft.stopped, "o"), "draft.finish": (draft.finish, "o, o"),
+    "width.observe": (width.observe, "o, o, o, 2"), "width.cap_batch": (width.cap_batch, "o, o"),
 }
-arguments = {"draft.prepare": "s, s, s", "draft.stopped": "s", "width.observe": "s, s, s, 2"}
 print(json.dumps({
-    name: 1e9 / 200_000 * min(timeit.repeat(
-        f"f({arguments.get(name, 's, s')})", globals={"f": get(), "s": Scheduler()}, number=200_000, repeat=7))
-    for name, get in calls.items()
+    name: 1e9 / 200_000 * min(timeit.repeat(f"f({arguments})", globals={"f": f, "o": owner}, number=200_000, repeat=7))
+    for name, (f, arguments) in calls.items()
 }))
 """
 
@@ -108,8 +109,8 @@ def patcher(site: Path) -> dict[str, Cost]:
 def hooks() -> dict[str, float]:
     """Measure each hook with its feature off, in nanoseconds a call."""
     cache.say("hooks")
-    env = {**os.environ, "RADIANCE_DYNAMIC_WIDTH": "0"}
-    return dict(json.loads(subprocess.check_output([sys.executable, "-c", HOOKS], env=env)))
+    env = {**os.environ, "RADIANCE_DYNAMIC_WIDTH": "0", "RADIANCE_DYNAMIC_DRAFT": "0"}
+    return dict(json.loads(subprocess.check_output([engine.get().python, "-c", HOOKS], env=env, cwd=ROOT)))
 
 
 def cpu_model() -> str:
