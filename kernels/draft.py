@@ -19,6 +19,7 @@ from .context import Context
 logger = logging.getLogger("vllm.radiance")
 
 FEATURE = "draft controller"
+SWITCH = "RADIANCE_DYNAMIC_DRAFT"
 NAME = "_radiance"  # the controller's attribute on the proposer
 
 P = ParamSpec("P")
@@ -33,7 +34,7 @@ class Proposal:
 
     def __init__(self, controller: Controller, batch: int, width: int) -> None:
         context = controller.context
-        self.forwards = min(depth_cap(controller.settings.schedule, batch), width)
+        self.forwards = min(controller.settings.depth_cap(batch), width)
         self.width = width
         self.slot = 0
         self.drafts = decide.Drafts.start(batch, width, controller.device)
@@ -131,18 +132,9 @@ class Controller:
         return [tokens[:kept] for kept, *tokens in rows]
 
 
-def depth_cap(schedule: tuple[tuple[int, int], ...], batch: int) -> int:
-    """Return the most draft forwards at a batch size: that of the largest size not above it, else of the smallest."""
-    depth = schedule[0][1] if schedule else 1 << 30
-    for size, cap in schedule:
-        if batch >= size:
-            depth = cap
-    return depth
-
-
 def refusal(drafter: Any) -> str | None:
     """Return why a proposer is left to vLLM, or None; looked at once, when it is loaded."""
-    config = drafter.vllm_config
+    config, now = drafter.vllm_config, settings.current()
     speculative, parallel = config.speculative_config, config.parallel_config
     base = next(kind for kind in type(drafter).__mro__ if kind.__name__ == "SpecDecodeBaseProposer")
     overridden = [
@@ -150,7 +142,9 @@ def refusal(drafter: Any) -> str | None:
         if getattr(type(drafter), name) is not getattr(base, name)
     ]  # fmt: skip
     reasons = {
-        "RADIANCE_DYNAMIC_DRAFT is 0": not settings.current().dynamic_draft,
+        "RADIANCE_DYNAMIC_DRAFT is 0": not now.dynamic_draft,
+        # Drafts launched from Python cost more than they win there (tests/bench/RESULTS.md).
+        "RADIANCE_DYNAMIC_DRAFT is not set, and the V1 runner is as fast without": SWITCH not in now.given,
         f"method {speculative.method} is neither MTP nor Eagle": speculative.method not in ("mtp", "eagle", "eagle3"),
         f"{type(drafter).__name__} overrides {', '.join(overridden)}": bool(overridden),
         "drafting is parallel": speculative.parallel_drafting,
@@ -186,13 +180,25 @@ def _safe(default: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]
     return wrap
 
 
-@_safe(lambda *_: None)
 def attach(proposer: Any) -> None:
-    """Give a proposer its controller (SpecDecodeBaseProposer.load_model, before memory is profiled)."""
+    """Give a proposer its controller (SpecDecodeBaseProposer.load_model, before memory is profiled).
+
+    Raises SettingsError when the environment asks for one that cannot be.
+    """
     reason = refusal(proposer)
-    if reason:
-        logger.info("radiance-patch: draft controller is not live: %s", reason)
+    if reason is None:
+        _attach(proposer)
         return
+    now = settings.current()
+    if now.dynamic_draft and SWITCH in now.given:
+        raise settings.SettingsError(
+            f"radiance-patch: {SWITCH}=1 cannot be honoured on the V1 runner: {reason}; unset it to start without"
+        )
+    logger.info("radiance-patch: draft controller is not live on the V1 runner: %s", reason)
+
+
+@_safe(lambda *_: None)
+def _attach(proposer: Any) -> None:
     controller = Controller(proposer.device, proposer.vllm_config)
     setattr(proposer, NAME, controller)
     logger.info(

@@ -63,7 +63,7 @@ def _best_end(tokens: torch.Tensor) -> int:
 
 
 @triton.jit
-def _match_kernel(
+def match_kernel(
     context, slots, lengths, best, window,
     MIN_MATCH: tl.constexpr, MAX_MATCH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -72,7 +72,8 @@ def _match_kernel(
     best[row] becomes the largest length * 2^32 + end over all blocks; the caller gives zeros.
     """
     row = tl.program_id(0)
-    slot = tl.load(slots + row).to(tl.int64)
+    # A slot of -1 marks a row that is not to be acted on (V2 runner); whoever reads `best` leaves it alone.
+    slot = tl.maximum(tl.load(slots + row), 0).to(tl.int64)
     length = tl.load(lengths + slot)
     start = tl.maximum(length - window, 0)
     first = start + MIN_MATCH + tl.program_id(1) * BLOCK
@@ -137,7 +138,7 @@ def match(
     found = torch.empty(batch, width, dtype=torch.int32, device=context.device)
     count = torch.empty(batch, dtype=torch.int32, device=context.device)
     blocks = max(1, triton.cdiv(min(longest, window) - MIN_MATCH, BLOCK))
-    _match_kernel[batch, blocks](
+    match_kernel[batch, blocks](
         context, slots, lengths, best, window, MIN_MATCH=MIN_MATCH, MAX_MATCH=MAX_MATCH, BLOCK=BLOCK
     )
     _gather_kernel[(batch,)](

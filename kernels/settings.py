@@ -6,13 +6,15 @@ import difflib
 import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 PREFIX = "RADIANCE_"
 
 # The command-line tool's own variables; vLLM has no use for them.
 TOOL_PREFIX = "RADIANCE_PATCH_"
+
+NO_CAP = 1 << 30
 
 
 class SettingsError(ValueError):
@@ -51,6 +53,7 @@ class Settings:
     observation, in (0, 1]. margin, floor: drafts. min_batch: running requests.
     dynamic_draft, tau, schedule: see SETTINGS; schedule is (batch size, depth) pairs by size.
     log_seconds: between two log lines of the draft controller's counters, 0 for none.
+    given: the variables that the environment sets, rather than a default.
     """
 
     dynamic_width: bool
@@ -62,6 +65,15 @@ class Settings:
     tau: float
     schedule: tuple[tuple[int, int], ...]
     log_seconds: float
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def depth_cap(self, batch: int) -> int:
+        """Return the most draft forwards at a batch size: of the largest size not above it, else of the smallest."""
+        depth = self.schedule[0][1] if self.schedule else NO_CAP
+        for size, cap in self.schedule:
+            if batch >= size:
+                depth = cap
+        return depth
 
 
 def _switch(text: str) -> bool:
@@ -122,16 +134,16 @@ SETTINGS: tuple[Setting, ...] = (
         "running requests from which on the cap is applied", _count(1, 65536),
     ),
     Setting(
-        "RADIANCE_DYNAMIC_DRAFT", "0", "0 or 1",
-        "1: draft as deep as the drafter is confident, on the V1 model runner; 0: as stock", _switch,
+        "RADIANCE_DYNAMIC_DRAFT", "1", "0 or 1",
+        "1: draft as deep as it pays, on the V1 model runner only when set; 0: as stock", _switch,
     ),
     Setting(
         "RADIANCE_DRAFT_TAU", "0.28", "a number from 0 to 1",
-        "go on drafting while the product of top-1 confidences is at least this", _number(0, 1),
+        "V1 runner: go on drafting while the product of top-1 confidences is at least this", _number(0, 1),
     ),
     Setting(
         "RADIANCE_DRAFT_SCHEDULE", "1:8,2:7,4:6,8:5,16:4", 'pairs "batch size:depth" as in 1:8,4:6 (empty: no cap)',
-        "most draft forwards from a batch size on", _schedule,
+        "most draft forwards from a batch size on; on the V2 runner only when set", _schedule,
     ),
     Setting(
         "RADIANCE_DRAFT_LOG_SECONDS", "60", "a number from 0 to 86400",
@@ -142,7 +154,8 @@ SETTINGS: tuple[Setting, ...] = (
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Read all settings. Raises SettingsError for the first value that does not have its form."""
-    return Settings(*(setting.read(environ) for setting in SETTINGS))
+    given = frozenset(setting.name for setting in SETTINGS if setting.is_set(environ))
+    return Settings(*(*(setting.read(environ) for setting in SETTINGS), given))
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from . import settings
+from . import live, settings
 from .guard import guarded
 
 # On the Request, so that it dies with the request and survives its preemption.
@@ -99,6 +99,8 @@ def cap_batch(scheduler: Any, scheduler_output: Any = None) -> None:
     placeholder list: lists are replaced, never cut in place.
     """
     now = settings.current()
+    if scheduler.use_v2_model_runner and not live.refusal(scheduler.vllm_config):
+        return  # rows are planned with the depth there, see steps.py
     if scheduler_output is not None:
         _note_drafting(scheduler, scheduler_output)
     if len(scheduler.running) < now.min_batch:

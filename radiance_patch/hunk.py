@@ -75,6 +75,8 @@ class Hunk:
     remove_when: the event after which the hunk can go.
     calls: payload modules the text calls; each becomes an import in the target.
     upstreamed_since: the first release that does this by itself, if there is one.
+    since, until: the first and the last release that have what is rewritten, None for no
+    end; other releases have nothing to patch here.
     """
 
     module: str
@@ -85,6 +87,8 @@ class Hunk:
     calls: tuple[str, ...]
     variants: tuple[Variant, ...]
     upstreamed_since: str | None = None
+    since: str | None = None
+    until: str | None = None
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +98,12 @@ class Hunk:
     def releases(self) -> set[Version]:
         """Every release the hunk was proved on."""
         return {Version(release) for variant in self.variants for release in variant.fingerprints}
+
+    def concerns(self, version: Version) -> bool:
+        """Whether a public version has what this hunk rewrites."""
+        return (self.since is None or version >= Version(self.since)) and (
+            self.until is None or version <= Version(self.until)
+        )
 
     def variant_for(self, version: Version) -> Variant | None:
         """Return the form for a public version, or None outside every proved range."""

@@ -66,6 +66,7 @@ def for_apply(
     review. Raises InconsistentError when a file is neither vLLM's nor ours.
     """
     _check_owned(target, old)
+    hunks = [hunk for hunk in hunks if hunk.concerns(target.public)]
     asked = sorted(set(only)) or None
     pristine = _pristine(target, {f"vllm/{hunk.file}" for hunk in hunks}, old)
     verdicts = _judge([hunk for hunk in hunks if asked is None or hunk.id in asked], target, pristine)

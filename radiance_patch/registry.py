@@ -76,8 +76,11 @@ def digest(hunk: Hunk, edit: Edit) -> str:
 
 
 def supported(found: list[Hunk]) -> list[Version]:
-    """Return the releases that every hunk was proved on, oldest first."""
-    return sorted(set.intersection(*(hunk.releases for hunk in found)))
+    """Return the releases that every hunk that concerns them was proved on, oldest first."""
+    proved = set.union(*(hunk.releases for hunk in found))
+    return sorted(
+        version for version in proved if all(version in hunk.releases for hunk in found if hunk.concerns(version))
+    )
 
 
 def nearest(version: Version, releases: list[Version], count: int = 2) -> list[Version]:

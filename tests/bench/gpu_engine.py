@@ -11,13 +11,14 @@ import argparse
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from tests.real.prompts import PROMPTS, mixed
 
 MAX_TOKENS = 128
-REQUESTS = {1: 12, 8: 48, 32: 96}
+REQUESTS = {1: 12, 5: 30, 8: 48, 32: 96}
 SPEC = "vllm:spec_decode_num_"
 
 
@@ -30,7 +31,9 @@ def start(options: argparse.Namespace) -> Any:
         model=options.model,
         max_model_len=2048,
         max_num_seqs=max(options.c),
-        gpu_memory_utilization=0.85,
+        # Several engines share the card, one measured at a time: none may size itself by what is free.
+        gpu_memory_utilization=0.1,
+        kv_cache_memory_bytes=4 << 30,
         disable_log_stats=False,
         cudagraph_metrics=True,
         enable_prefix_caching=False,
@@ -43,10 +46,13 @@ def closed_loop(engine: Any, prompts: list[list[int]], sampling: Any, c: int) ->
     """Keep c requests in flight until all prompts are handed out: tokens, seconds, and the outputs by prompt."""
     waiting = list(enumerate(prompts))
     outputs: dict[str, list[int]] = {}
+    began: dict[str, float] = {}
+    kinds: dict[str, list[float]] = {kind: [0, 0.0] for kind in PROMPTS}
     begun = time.perf_counter()
 
     def submit() -> None:
         number, ids = waiting.pop(0)
+        began[str(number)] = time.perf_counter()
         engine.add_request(str(number), {"prompt_token_ids": ids}, sampling)
 
     for _ in range(min(c, len(waiting))):
@@ -55,12 +61,37 @@ def closed_loop(engine: Any, prompts: list[list[int]], sampling: Any, c: int) ->
     while engine.has_unfinished_requests():
         for output in engine.step():
             outputs[output.request_id] = list(output.outputs[0].token_ids)
+            if output.finished:
+                kind = kinds[list(PROMPTS)[int(output.request_id) % len(PROMPTS)]]
+                kind[0] += len(outputs[output.request_id])
+                kind[1] += time.perf_counter() - began[output.request_id]
             if output.finished and waiting:
                 submit()
             elif output.finished and measured is None:
                 measured = sum(map(len, outputs.values())), time.perf_counter() - begun
     assert measured is not None
-    return {"tokens": measured[0], "seconds": measured[1], "outputs": [outputs[str(n)] for n in range(len(prompts))]}
+    return {
+        "tokens": measured[0],
+        "seconds": measured[1],
+        "outputs": [outputs[str(n)] for n in range(len(prompts))],
+        "kinds": {kind: tokens / seconds for kind, (tokens, seconds) in kinds.items() if seconds},
+    }
+
+
+def count_modes() -> Counter[str]:
+    """Return a counter of steps by CUDA graph mode, which vLLM's statistics add to from now on."""
+    from vllm.compilation.cuda_graph import CUDAGraphLogging  # noqa: PLC0415
+
+    modes: Counter[str] = Counter()
+    CUDAGraphLogging.observe = lambda _self, stat: modes.update([str(stat.runtime_mode).rpartition(".")[2]])
+    return modes
+
+
+def hold(folder: Path, label: str) -> None:
+    """Say that this engine is ready, and wait for its turn."""
+    (folder / f"{label}.ready").touch()
+    while not (folder / f"{label}.go").exists():
+        time.sleep(0.1)
 
 
 def counts(llm: Any) -> dict[str, float]:
@@ -73,6 +104,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from vllm import SamplingParams  # noqa: PLC0415
 
     llm = start(options)
+    modes = count_modes()
     tokenizer = llm.get_tokenizer()
     turns = [[{"role": "user", "content": prompt}] for prompt in mixed()]
     texts = [tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False) for turn in turns]
@@ -81,6 +113,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     warm = SamplingParams(temperature=0.5, max_tokens=32, ignore_eos=True)
     for c in options.c:
         closed_loop(engine, (ids * 3)[:c], warm, c)
+    if options.hold:
+        hold(options.hold, options.label)
+        closed_loop(engine, ids[:1], warm, 1)
     cells = {}
     for temperature in (0.0, 0.8):
         sampling = SamplingParams(temperature=temperature, max_tokens=MAX_TOKENS, ignore_eos=True, seed=7)
@@ -88,32 +123,60 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             sampling.seed = None
         for c in options.c:
             before = counts(llm)
+            modes.clear()
             run = closed_loop(engine, (ids * 8)[: REQUESTS[c]], sampling, c)
             after = counts(llm)
             spent = {name: after[name] - before.get(name, 0) for name in after}
-            cells[f"c={c} T={temperature:g}"] = {**run, "counts": spent, "rate": run["tokens"] / run["seconds"]}
-            if temperature or c != min(options.c):
+            cells[f"c={c} T={temperature:g}"] = {
+                **run,
+                "counts": spent,
+                "rate": run["tokens"] / run["seconds"],
+                "modes": dict(modes),
+            }
+            if temperature:
                 cells[f"c={c} T={temperature:g}"]["outputs"] = []
     engine.do_log_stats()
     return {"label": options.label, "cells": cells}
 
 
+def same(first: list[list[int]], other: list[list[int]]) -> str:
+    """Say how many greedy texts agree, and where the others part."""
+    parted = [
+        next((place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+        for one, two in zip(first, other, strict=True)
+        if one != two
+    ]
+    return f"{len(first) - len(parted)} of {len(first)}" + (f", parted at {sorted(parted)}" if parted else "")
+
+
+def full_share(cell: dict[str, Any]) -> str:
+    """Return the share of steps in FULL graphs."""
+    steps = sum(cell["modes"].values())
+    return f"{100 * cell['modes'].get('FULL', 0) / steps:.0f} %" if steps else "?"
+
+
 def table(path: Path) -> None:
-    """Print the lines of a file side by side: tokens/s, and accepted tokens a draft."""
+    """Print the lines of a file side by side: tokens/s, graph modes, accepted drafts, greedy texts, kinds of text."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     names = list(lines[0]["cells"])
-    print("| engine | " + " | ".join(names) + " | accepted per verified draft, c=8 T=0 | greedy text as the first |")
-    print("|---" * (len(names) + 3) + "|")
-    first = lines[0]["cells"][names[0]]["outputs"]
+    print("| engine | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
     for line in lines:
         rates = [f"{line['cells'][name]['rate']:.0f}" for name in names]
-        seen = line["cells"].get("c=8 T=0", {}).get("counts", {})
-        share = seen.get("accepted_tokens", 0) / seen["draft_tokens"] if seen.get("draft_tokens") else 0
-        texts = line["cells"][names[0]]["outputs"]
-        same = sum(a == b for a, b in zip(first, texts, strict=True))
-        print(f"| {line['label']} | " + " | ".join(rates) + f" | {share:.2f} | {same} of {len(first)} |")
-    kinds = list(PROMPTS)
-    print(f"\nkinds: {', '.join(kinds)}; {MAX_TOKENS} tokens a request, requests {REQUESTS}")
+        print(f"| {line['label']} | " + " | ".join(rates) + " |")
+    print("\nsteps in FULL graphs, and verified drafts and accepted ones a step, at c=8 T=0; greedy text as the first")
+    for line in lines:
+        cell = line["cells"].get("c=8 T=0") or line["cells"][names[0]]
+        seen = cell["counts"]
+        rows, took = (seen.get(name, 0) / max(seen.get("drafts", 0), 1) for name in ("draft_tokens", "accepted_tokens"))
+        greedy = [name for name in names if name.endswith("T=0")]
+        shares = ", ".join(f"{name.split()[0]} {full_share(line['cells'][name])}" for name in greedy)
+        texts = same(lines[0]["cells"][names[0]]["outputs"], line["cells"][names[0]]["outputs"])
+        print(f"  {line['label']}: {shares}; {rows:.2f} verified, {took:.2f} accepted; texts {texts}")
+    print(f"\n| {names[0]} | " + " | ".join(PROMPTS) + " |\n" + "|---" * (len(PROMPTS) + 1) + "|")
+    for line in lines:
+        kinds = line["cells"][names[0]]["kinds"]
+        print(f"| {line['label']} | " + " | ".join(f"{kinds.get(kind, 0):.0f}" for kind in PROMPTS) + " |")
+    print(f"\n{MAX_TOKENS} tokens a request, requests {REQUESTS}")
 
 
 if __name__ == "__main__":
@@ -125,6 +188,7 @@ if __name__ == "__main__":
     parser.add_argument("--speculative", default="{}", help="more speculative_config, JSON")
     parser.add_argument("--engine", default="{}", help="more LLM arguments, JSON")
     parser.add_argument("--out", type=Path, default=Path("gpu_engine.jsonl"))
+    parser.add_argument("--hold", type=Path, help="folder in which to wait for one's turn, see gpu_table.py")
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table:

@@ -80,6 +80,12 @@ def ok(*args: str | Path, site: Path, **more: Any) -> Result:
     return result
 
 
+def targets(site: Path) -> set[str]:
+    """Return the names of the files of a tree that are patched; older releases have less to patch."""
+    version = target.find(site).public
+    return {f"vllm/{hunk.file}" for hunk in registry.hunks() if hunk.concerns(version)}
+
+
 def small_tree(site: Path, release: Release = RELEASE, also: Sequence[str] = ()) -> Path:
     """Make `site` a trimmed copy of a release: the target files, the version and the dist-info, with RECORD to match.
 
@@ -87,7 +93,7 @@ def small_tree(site: Path, release: Release = RELEASE, also: Sequence[str] = ())
     """
     source = site_packages(release)
     (dist_info,) = source.glob("*.dist-info")
-    files = {f"vllm/{hunk.file}" for hunk in registry.hunks()} | {"vllm/__init__.py", "vllm/_version.py", *also}
+    files = targets(source) | {"vllm/__init__.py", "vllm/_version.py", *also}
     files |= {f"{dist_info.name}/{path.name}" for path in dist_info.iterdir() if path.is_file()}
     for name in files:
         (site / name).parent.mkdir(parents=True, exist_ok=True)

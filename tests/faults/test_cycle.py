@@ -5,7 +5,18 @@ from pathlib import Path
 import pytest
 
 from radiance_patch import registry
-from tests.faults.sandbox import SMALL, Snapshot, differences, false_rows, ok, snapshot, stamps, tool, untouched
+from tests.faults.sandbox import (
+    SMALL,
+    Snapshot,
+    differences,
+    false_rows,
+    ok,
+    snapshot,
+    stamps,
+    targets,
+    tool,
+    untouched,
+)
 from tests.real.releases import RELEASES, Release, copy_tree, site_packages
 
 
@@ -13,7 +24,7 @@ def assert_only_our_lines(before: Path, after: Path) -> None:
     """Every target differs by whole inserted lines, and each of them is a hunk's or the import of the payload."""
     texts = [line for hunk in registry.hunks() for variant in hunk.variants for line in variant.edit.text.splitlines()]
     expected = {text.strip().encode() for text in texts}
-    for name in {f"vllm/{hunk.file}" for hunk in registry.hunks()}:
+    for name in targets(before):
         left = (before / name).read_bytes().splitlines(keepends=True)[::-1]
         added = []
         for line in (after / name).read_bytes().splitlines(keepends=True):
@@ -27,10 +38,10 @@ def assert_only_our_lines(before: Path, after: Path) -> None:
 
 
 def assert_nothing_else_changed(before: Snapshot, site: Path) -> None:
-    targets = {f"vllm/{hunk.file}" for hunk in registry.hunks()}
+    patched = targets(site)
     for line in differences(before, site):
         name = line.split(": ")[1] if ": " in line else line.removeprefix("time of ")
-        assert name in targets or name.endswith("/RECORD") or "radiance" in name, line
+        assert name in patched or name.endswith("/RECORD") or "radiance" in name, line
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)

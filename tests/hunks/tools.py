@@ -56,8 +56,9 @@ class Landing:
 def landings(release: Release, file: str) -> dict[str, Landing]:
     """Splice all hunks of a file into a release, once a process, and say by id where each landed."""
     pristine = source(release, file)
-    mine = [hunk for hunk in registry.hunks() if hunk.file == file]
-    verdicts = [rewrite.judge(hunk, Version(release.version), pristine) for hunk in mine]
+    version = Version(release.version)
+    mine = [hunk for hunk in registry.hunks() if hunk.file == file and hunk.concerns(version)]
+    verdicts = [rewrite.judge(hunk, version, pristine) for hunk in mine]
     data = rewrite.splice(pristine, verdicts)
     tree, lines = ast.parse(data), data.decode().splitlines()
     imports = [line for line in lines if line.endswith("# radiance-patch: import")]

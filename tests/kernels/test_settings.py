@@ -15,7 +15,7 @@ def test_defaults():
         margin=2,
         floor=2,
         min_batch=5,
-        dynamic_draft=False,
+        dynamic_draft=True,
         tau=0.28,
         schedule=((1, 8), (2, 7), (4, 6), (8, 5), (16, 4)),
         log_seconds=60.0,
@@ -79,7 +79,27 @@ CASES = {
 
 def test_every_setting_has_its_cases():
     assert CASES.keys() == ALL.keys()
-    assert len(settings.SETTINGS) == len(ALL) == len(dataclasses.fields(settings.Settings))
+    fields = [field for field in dataclasses.fields(settings.Settings) if field.compare]
+    assert len(settings.SETTINGS) == len(ALL) == len(fields)
+
+
+def test_what_the_environment_gives_is_told_from_a_default():
+    given = settings.read(
+        {"RADIANCE_DYNAMIC_DRAFT": "1", "RADIANCE_DYNW_ALPHA": "", "RADIANCE_DRAFT_SCHEDULE": ""}
+    ).given
+    assert given == {"RADIANCE_DYNAMIC_DRAFT", "RADIANCE_DRAFT_SCHEDULE"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "depth"), [(1, 8), (2, 7), (3, 7), (4, 6), (7, 6), (8, 5), (15, 5), (16, 4), (500, 4)]
+)
+def test_the_default_schedule(batch, depth):
+    assert settings.read({}).depth_cap(batch) == depth
+
+
+@pytest.mark.parametrize(("text", "depth"), [("", settings.NO_CAP), ("4:3", 3)])
+def test_schedules_without_a_cap_or_an_entry_for_one(text, depth):
+    assert settings.read({"RADIANCE_DRAFT_SCHEDULE": text}).depth_cap(1) == depth
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, (bad, _) in CASES.items() for text in bad])

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from radiance_patch.kernels import settings, start
 
-DRAFT_OFF = "draft controller is off (RADIANCE_DYNAMIC_DRAFT is 0)"
+DRAFT_OFF = "draft depth is off (RADIANCE_DYNAMIC_DRAFT is 0)"
+V1 = "draft depth on the V1 runner: the worker's line says"
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_report_is_one_line(caplog):
     with caplog.at_level(logging.INFO, "vllm.radiance"):
         start.report(config(4))
     assert [record.getMessage() for record in caplog.records] == [
-        f"radiance-patch: dynamic verify width is off (RADIANCE_DYNAMIC_WIDTH is 0); {DRAFT_OFF}"
+        f"radiance-patch: dynamic verify width is off (RADIANCE_DYNAMIC_WIDTH is 0); {V1}"
     ]
 
 
@@ -75,15 +76,12 @@ def test_describe_what_is_live(monkeypatch):
     monkeypatch.setenv("RADIANCE_DYNAMIC_WIDTH", "1")
     monkeypatch.setenv("RADIANCE_DYNW_MARGIN", "1")
     values = "alpha 0.35, margin 1, floor 2, from 5 running requests on"
-    assert start.describe(config(4)) == f"dynamic verify width is live ({values}); {DRAFT_OFF}"
+    assert start.describe(config(4)) == f"dynamic verify width is live ({values}); {V1}"
 
 
-@pytest.mark.parametrize(
-    ("runner", "told"), [("v1", "the worker's line says"), ("v2", "is not live: it drives the V1")]
-)
-def test_describe_the_draft_controller(monkeypatch, runner, told):
-    monkeypatch.setenv("RADIANCE_DYNAMIC_DRAFT", "1")
-    assert f"draft controller{':' if runner == 'v1' else ''} {told}" in start.describe(config(4, runner=runner))
+def test_describe_a_depth_that_is_off(monkeypatch):
+    monkeypatch.setenv("RADIANCE_DYNAMIC_DRAFT", "0")
+    assert start.describe(config(4)).endswith(DRAFT_OFF)
 
 
 @pytest.mark.parametrize(

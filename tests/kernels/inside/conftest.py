@@ -23,6 +23,6 @@ def device():
 def route(request, monkeypatch):
     """Run a test through the kernels and through their plain PyTorch stand-ins."""
     if request.param == "reference":
-        for module in ("top1", "match", "decide", "context"):
+        for module in ("top1", "match", "decide", "context", "tail"):
             monkeypatch.setattr(f"kernels.{module}.runs_on", lambda device: False)
     return request.param

@@ -9,7 +9,7 @@ import sys
 import torch
 from kernels import draft, top1
 token, probability = top1.top1(torch.tensor([[0.0, 0.0, 0.0], [1.0, float("-inf"), 0.0]]))
-print(token.tolist(), draft.depth_cap((), 1))
+print(token.tolist(), draft.FEATURE)
 """
 
 

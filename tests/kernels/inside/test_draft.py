@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernels import draft, guard, settings
+from kernels import draft, guard
 
 VOCAB = 40
 
@@ -124,15 +124,3 @@ def test_a_fault_half_way_gives_the_runner_its_width_back(device):
     guard.broken.add(draft.FEATURE)
     runner = SimpleNamespace(drafter=proposer, num_spec_tokens=4)
     assert draft.finish(runner, torch.ones(2, 1, dtype=torch.int64)).tolist() == [[1, 0, 0, 0]] * 2
-
-
-@pytest.mark.parametrize(
-    ("batch", "depth"), [(1, 8), (2, 7), (3, 7), (4, 6), (7, 6), (8, 5), (15, 5), (16, 4), (500, 4)]
-)
-def test_the_default_schedule(batch, depth):
-    assert draft.depth_cap(settings.read({}).schedule, batch) == depth
-
-
-def test_schedules_without_a_cap_or_an_entry_for_one():
-    assert draft.depth_cap((), 1) > 1000
-    assert draft.depth_cap(((4, 3),), 1) == 3

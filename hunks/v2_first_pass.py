@@ -1,0 +1,26 @@
+"""Replays the first pass's graph without a head where nothing is drafted."""
+
+from radiance_patch.hunk import Anchor, Edit, Hunk, Variant, Where
+
+HUNK = Hunk(
+    module=__name__,
+    file="v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py",
+    why="the head is most of what drafting nothing would cost",
+    upstream="none: vLLM's adaptive verification trims rows after drafting them all",
+    remove_when="vLLM chooses the number of draft forwards from what requests accept",
+    calls=("speculator",),
+    since="0.32.0",
+    variants=(
+        Variant(
+            anchor=Anchor(
+                "TargetDependentARSpeculator.propose",
+                "self._prepare_eplb_forward(num_tokens)",
+            ),
+            edit=Edit(Where.BEFORE, "prefill_batch_desc = _radiance_speculator.first_pass(self, prefill_batch_desc)"),
+            fingerprints={
+                "0.32.0": "a14e5a20fbd898f2",
+                "0.33.0": "2db68ac427f94523",
+            },
+        ),
+    ),
+)

@@ -1,0 +1,29 @@
+"""Says how many draft forwards the step makes."""
+
+from radiance_patch.hunk import Anchor, Edit, Hunk, Variant, Where
+
+HUNK = Hunk(
+    module=__name__,
+    file="v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py",
+    why="a forward that nobody needs is not launched",
+    upstream="none: vLLM's adaptive verification trims rows after drafting them all",
+    remove_when="vLLM chooses the number of draft forwards from what requests accept",
+    calls=("speculator",),
+    since="0.32.0",
+    variants=(
+        Variant(
+            anchor=Anchor(
+                "TargetDependentARSpeculator.propose",
+                "num_tokens = input_batch.num_tokens",
+            ),
+            edit=Edit(
+                Where.BEFORE,
+                "num_speculative_tokens = _radiance_speculator.forwards(self, num_speculative_tokens, dummy_run)",
+            ),
+            fingerprints={
+                "0.32.0": "a14e5a20fbd898f2",
+                "0.33.0": "2db68ac427f94523",
+            },
+        ),
+    ),
+)

@@ -1,0 +1,236 @@
+"""What a request's past says about its next drafts: kept per request on the scheduler's side, no tensor in sight.
+
+Two things predict acceptance: how often the drafter was right lately, and whether the
+text is repeating itself at the moment. Both are known two steps late under async
+scheduling, which is early enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from .depth import Outlook, Slots
+
+MIN_MATCH = 3
+# Tokens of a prompt that are indexed: what is known of longer ones is the recent part.
+INDEXED = 8192
+# Slots of a row, at most; vLLM knows no K beyond.
+MOST = 256
+# Runs of a match, in tokens, that are told apart; the last holds all longer ones.
+RUNS = (0, 3, 4, 6, 9, 14, 24)
+
+
+def run_class(run: int) -> int:
+    """Return the index in RUNS of the largest entry not above `run` (tokens)."""
+    return sum(size <= run for size in RUNS) - 1
+
+
+class Repetition:
+    """Follows a request's context and says where it stood before.
+
+    place: where in the context the continuation starts, 0 for none. run: tokens that the
+    context and that earlier place have in common, at least. It stays at one place while
+    that goes on being right, else moves to the last place with the same MIN_MATCH tokens.
+    """
+
+    def __init__(self) -> None:
+        self.place = 0
+        self.run = 0
+        self._seen = 0
+        self._ends: dict[tuple[int, ...], int] = {}
+
+    def advance(self, context: Sequence[int]) -> None:
+        """Take in what the context has gained since the last call; a context that shrank starts anew."""
+        if len(context) < self._seen:
+            self.__init__()  # type: ignore[misc]
+        start = max(self._seen, len(context) - INDEXED)
+        recent = tuple(context[max(start - MIN_MATCH + 1, 0) : len(context)])
+        offset = max(start - MIN_MATCH + 1, 0)
+        for position in range(start, len(context)):
+            self._take(context, position, recent[max(position + 1 - MIN_MATCH - offset, 0) : position + 1 - offset])
+        self._seen = len(context)
+
+    def _take(self, context: Sequence[int], position: int, last: tuple[int, ...]) -> None:
+        if self.place and context[self.place] == context[position]:
+            self.place += 1
+            self.run += 1
+        else:
+            self.place = self.run = 0
+        if len(last) < MIN_MATCH:
+            return
+        if not self.place:
+            self.place = self._ends.get(last, 0)
+            self.run = MIN_MATCH if self.place else 0
+        self._ends[last] = position + 1
+
+    @property
+    def run_class(self) -> int:
+        """The class of the run at hand."""
+        return run_class(self.run)
+
+    def continuation(self, context: Sequence[int], width: int) -> list[int]:
+        """Return the up to `width` tokens that followed the earlier place."""
+        return list(context[self.place : min(self.place + width, self._seen)]) if self.place else []
+
+
+class Rate:
+    """An exponential average of yes and no, started at `value` (a probability)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def add(self, yes: bool, weight: float) -> None:
+        """Take in one observation with a weight in (0, 1]."""
+        self.value += weight * (yes - self.value)
+
+
+@dataclass
+class History:
+    """One request. first, later: see depth.Outlook, None before any evidence; step: of the last evidence."""
+
+    first: float | None = None
+    later: float | None = None
+    step: int = 0
+    repetition: Repetition = field(default_factory=Repetition)
+
+
+class Fared:
+    """How expectations fared, by slot: accepted tokens over expected ones, near 1 while there are few."""
+
+    # Tokens that count for 1, and what is left of the old ones after a step.
+    PRIOR, KEPT = 8.0, 0.995
+
+    def __init__(self) -> None:
+        self._expected = np.full(MOST, self.PRIOR)
+        self._accepted = np.full(MOST, self.PRIOR)
+
+    def add(self, slot: int, expected: float, accepted: int) -> None:
+        """Take in one step's expected and accepted tokens at a slot."""
+        for sums, value in ((self._expected, expected), (self._accepted, accepted)):
+            sums[slot] = self.PRIOR + self.KEPT * (sums[slot] - self.PRIOR) + value
+
+    def ratio(self, width: int) -> np.ndarray:
+        """Return accepted over expected at the first `width` slots, [width]."""
+        ratio: np.ndarray = self._accepted[:width] / self._expected[:width]
+        return ratio
+
+
+class Verified(NamedTuple):
+    """A request's rows in one step.
+
+    rows: drafts verified. forwards: of them, how many may be the drafter's own. run: the
+    class of the repetition's run when the step was planned.
+    """
+
+    rows: int
+    forwards: int
+    run: int
+
+
+class Beliefs:
+    """What was seen over all requests, and what is therefore expected of each.
+
+    A request's own evidence counts most and fades in favour of everybody's when it gets
+    old, and everybody's fades in favour of hope: whoever stopped drafting tries again.
+    """
+
+    # Expected before anything is seen, and again when nothing is seen for long.
+    HOPE_FIRST, HOPE_LATER = 0.6, 0.6
+    # Weights of one observation: in a request's averages, and in everybody's.
+    OWN, ALL = 0.1, 0.02
+    # Left of a belief's weight after a step without evidence: a request's, and everybody's.
+    FADE_OWN, FADE_ALL = 0.99, 0.999
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._first = Rate(self.HOPE_FIRST)
+        self._later = Rate(self.HOPE_LATER)
+        self._seen = 0
+        # By the run known when the step was planned: 0 is a text that was not repeating itself then, and may since.
+        self._fared = Fared(), Fared()
+        self._copied = [Rate(0.1 if run == 0 else 0.5) for run in RUNS]
+        self._held = [Rate(0.6 + 0.04 * index) for index in range(len(RUNS))]
+
+    def learn(
+        self,
+        history: History,
+        context: Sequence[int],
+        generated: Sequence[int],
+        verified: Verified,
+    ) -> None:
+        """Take in one verification.
+
+        context: the tokens before it, which history.repetition has seen. generated: the
+        accepted drafts and the one token after them.
+        """
+        right = len(generated) - 1
+        checked = min(verified.rows, verified.forwards)
+        if checked < 1:
+            return
+        self._seen = self.step
+        self._own(history, "first", right >= 1)
+        self._first.add(right >= 1, self.ALL)
+        if right < 1:
+            return
+        guess = history.repetition.continuation(context, len(generated))
+        self._copied[verified.run].add(bool(guess) and guess[0] == generated[0], self.ALL)
+        if guess and guess[0] == generated[0]:
+            for copied, true in zip(guess[1:], generated[1:], strict=False):
+                self._held[verified.run].add(copied == true, self.ALL)
+                if copied != true:
+                    break
+            return
+        for slot in range(1, checked):
+            self._own(history, "later", slot < right)
+            self._later.add(slot < right, self.ALL)
+            if slot >= right:
+                break
+
+    def _own(self, history: History, name: str, yes: bool) -> None:
+        believed = self._faded(history, name)
+        setattr(history, name, believed + self.OWN * (yes - believed))
+        history.step = self.step
+
+    def _faded(self, history: History, name: str) -> float:
+        everybody, hope = (
+            (self._first.value, self.HOPE_FIRST) if name == "first" else (self._later.value, self.HOPE_LATER)
+        )
+        common = hope + (everybody - hope) * self.FADE_ALL ** max(self.step - self._seen, 0)
+        own = getattr(history, name)
+        return common if own is None else common + (own - common) * self.FADE_OWN ** max(self.step - history.step, 0)
+
+    def slots(self, histories: Sequence[History], width: int) -> Slots:
+        """Return what is expected at each slot of these requests' rows, corrected by how such expectations fared."""
+        found = self.outlook(histories).slots(width)
+        ratios = [fared.ratio(width) for fared in self._fared]
+        return Slots(found.batch, found.drafted * ratios[0], found.copied * ratios[1])
+
+    def __str__(self) -> str:
+        """Return what is believed of everybody, for the log."""
+        rates = {"first": self._first, "later": self._later, "copied": self._copied[-1], "held": self._held[-1]}
+        return "accepted: " + " ".join(f"{name} {rate.value:.2f}" for name, rate in rates.items())
+
+    def judge(self, expected: Sequence[float], forwards: int, right: Sequence[int]) -> None:
+        """Compare what was expected at each slot of a step (Slots.at) with what came.
+
+        expected: [rows]. forwards: of them, slots that the drafter had reached. right: each
+        request's accepted drafts.
+        """
+        for slot, hoped in enumerate(expected):
+            self._fared[slot >= forwards].add(slot, hoped, sum(count > slot for count in right))
+
+    def outlook(self, histories: Sequence[History]) -> Outlook:
+        """Say what is expected of these requests."""
+        runs = [history.repetition.run_class for history in histories]
+        return Outlook(
+            first=np.array([self._faded(history, "first") for history in histories]),
+            later=np.array([self._faded(history, "later") for history in histories]),
+            copied=np.array([self._copied[run].value for run in runs]),
+            held=np.array([self._held[run].value for run in runs]),
+        )

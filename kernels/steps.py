@@ -1,0 +1,214 @@
+"""The scheduler's side of the V2 runner's depth: plans every step, ships the plan to the workers, learns from results.
+
+One plan a step for all ranks, made where there is one process. Called by the hunks
+schedule_plan, schedule_ship and schedule_learn.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from . import graphs, live, settings
+from .cost import CostModel
+from .depth import Choice, choose
+from .guard import guarded
+from .history import Beliefs, History, Verified
+
+logger = logging.getLogger("vllm.radiance")
+
+FEATURE = "draft depth"
+# On the scheduler, the Request and the SchedulerOutput.
+PLANNER, HISTORY, PLAN = "_radiance_planner", "_radiance_history", "_radiance_plan"
+SCHEDULE = "RADIANCE_DRAFT_SCHEDULE"
+# What a batch size starts with: costs are told apart only by steps that differ.
+TRIES = tuple(Choice(f, r) for f, r in ((2, 2), (1, 2), (3, 1), (2, 4), (1, 1), (4, 3), (2, 1), (0, 2)) * 2)
+# Later, every so many steps, something next to the choice.
+TRY_EVERY = 32
+NEAR: tuple[Callable[[Choice, Sequence[int]], Choice], ...] = (
+    lambda choice, widths: Choice(choice.forwards, min((w for w in widths if w > choice.rows), default=choice.rows)),
+    lambda choice, _: Choice(choice.forwards + 1, choice.rows),
+    lambda choice, _: Choice(choice.forwards, max(choice.rows - 1, 1)),
+    lambda choice, _: Choice(max(choice.forwards - 1, 1), choice.rows),
+)
+
+
+class Plan(NamedTuple):
+    """What a step was planned to do; shipped with its SchedulerOutput.
+
+    forwards: draft forwards after it. drafted: draft forwards behind the rows it verifies.
+    runs: for each request, the class of its repetition's run when the step was planned.
+    expected: accepted tokens at each slot over these requests; empty for a trial.
+    """
+
+    forwards: int
+    drafted: int
+    runs: dict[str, int]
+    expected: tuple[float, ...] = ()
+
+
+class Planner:
+    """Plans the steps of one scheduler.
+
+    ceiling: the K of the speculative config. row_counts: says which row counts a batch size
+    may choose from, ascending.
+    """
+
+    def __init__(self, ceiling: int, row_counts: Callable[[int], Sequence[int]]) -> None:
+        self.ceiling = ceiling
+        self.row_counts = row_counts
+        self.costs = CostModel()
+        self.beliefs = Beliefs()
+        self.timer = Timer()
+        self.drafted = 0
+        self.plan: Plan | None = None
+        self._steps = 0
+        self._log_next = time.monotonic() + settings.current().log_seconds
+        # Of the last choice, see Plan.
+        self.expected: tuple[float, ...] = ()
+
+    def choose(self, histories: Sequence[History]) -> Choice:
+        """Choose for a batch, the schedule's cap included."""
+        batch = len(histories)
+        self._steps += 1
+        self.expected = ()
+        widths, now = self.row_counts(batch), settings.current()
+        most = min(self.ceiling, now.depth_cap(batch) if SCHEDULE in now.given else self.ceiling)
+        costs = self.costs.costs(batch)
+        if costs is None or self.costs.seen(batch) < len(TRIES):
+            return self._tried(TRIES[self._steps % len(TRIES)], widths, most)
+        slots = self.beliefs.slots(histories, self.ceiling)
+        choice = choose(slots, costs, widths, most, self.drafted)
+        self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
+        if self._steps % TRY_EVERY == 0 and choice.forwards:
+            self.expected = ()
+            return self._tried(NEAR[self._steps // TRY_EVERY % len(NEAR)](choice, widths), widths, most)
+        return choice
+
+    def log_now_and_then(self) -> None:
+        """Log what steps were found to cost, when the time has come."""
+        every, now = settings.current().log_seconds, time.monotonic()
+        if every and now >= self._log_next:
+            self._log_next = now + every
+            logger.info("radiance-patch: draft depth: %s; %s", self.costs, self.beliefs)
+
+    def _tried(self, wanted: Choice, widths: Sequence[int], most: int) -> Choice:
+        """Return what of a trial is allowed; rows that hold no drafts would teach nothing."""
+        rows = min(wanted.rows, self.ceiling) if self.drafted else 0
+        return Choice(
+            forwards=max(min(wanted.forwards, most), min(widths[0], 1)),
+            rows=max((count for count in widths if count <= rows), default=widths[0]),
+        )
+
+
+class Timer:
+    """Turns the arrivals of results into step times.
+
+    The time between two arrivals is a step's when both steps are of the same decoding
+    batch: the second's forward, and the drafts made after the first.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int, float] | None = None
+
+    def arrived(self, batch: int, forwards: int, *, decoding: bool, now: float) -> tuple[int, float] | None:
+        """Take a step's arrival, at `now` seconds; return the forwards behind it and the seconds it took, if known."""
+        before, self._last = self._last, (batch, forwards, now) if decoding else None
+        if not decoding or before is None or before[0] != batch:
+            return None
+        return before[1], now - before[2]
+
+
+def _on() -> bool:
+    return settings.current().dynamic_draft
+
+
+def _planner(scheduler: Any) -> Planner | None:
+    """Return the scheduler's planner, made at the first call; None where the feature is not live."""
+    if not hasattr(scheduler, PLANNER):
+        config = scheduler.vllm_config
+        live_here = config.use_v2_model_runner and not live.refusal(config)
+        planner = Planner(config.num_speculative_tokens, partial(graphs.row_counts, config)) if live_here else None
+        setattr(scheduler, PLANNER, planner)
+    found: Planner | None = getattr(scheduler, PLANNER)
+    return found
+
+
+@guarded(FEATURE, _on)
+def plan(scheduler: Any) -> None:
+    """Plan the step about to be scheduled: shorten the running requests' draft lists to the rows chosen.
+
+    Called at the top of Scheduler.schedule, with the results of all but the last two
+    steps in under async scheduling. Lists are replaced, never cut in place: under async
+    scheduling all requests share one.
+    """
+    planner = _planner(scheduler)
+    if planner is None:
+        return
+    planner.beliefs.step += 1
+    drafting = [request for request in scheduler.running if not request.is_prefill_chunk]
+    if not drafting:
+        planner.plan = None
+        return
+    histories = [_history(request) for request in drafting]
+    choice = planner.choose(histories)
+    runs = {
+        request.request_id: history.repetition.run_class for request, history in zip(drafting, histories, strict=True)
+    }
+    planner.plan = Plan(choice.forwards, planner.drafted, runs, planner.expected)
+    for request in drafting:
+        if len(request.spec_token_ids) > choice.rows:
+            request.spec_token_ids = request.spec_token_ids[: choice.rows]
+
+
+@guarded(FEATURE, _on)
+def ship(scheduler: Any, scheduler_output: Any) -> None:
+    """Send the step's plan along with it (Scheduler._update_after_schedule)."""
+    planner = _planner(scheduler)
+    if planner is None or not scheduler_output.num_scheduled_tokens:
+        return
+    # A step that only prefills was not planned: its requests are drafted for as ever.
+    shipped = planner.plan or Plan(planner.choose([History()]).forwards, planner.drafted, {})
+    setattr(scheduler_output, PLAN, shipped)
+    planner.drafted = shipped.forwards
+
+
+@guarded(FEATURE, _on)
+def learn(scheduler: Any, scheduler_output: Any, sampled_token_ids: Any, model_runner_output: Any) -> None:
+    """Take in a step's results before the scheduler does (Scheduler.update_from_output)."""
+    planner, shipped = _planner(scheduler), getattr(scheduler_output, PLAN, None)
+    if planner is None or shipped is None:
+        return
+    drafts = scheduler_output.scheduled_spec_decode_tokens
+    scheduled = scheduler_output.num_scheduled_tokens
+    widths = {len(drafts.get(name, ())) for name in scheduled}
+    decoding = len(widths) == 1 and all(scheduled[name] == 1 + len(drafts.get(name, ())) for name in scheduled)
+    took = planner.timer.arrived(len(scheduled), shipped.forwards, decoding=decoding, now=time.perf_counter())
+    if took is not None:
+        planner.costs.observe(len(scheduled), widths.pop(), *took)
+    if not sampled_token_ids:
+        return
+    right = []
+    for name, run in shipped.runs.items():
+        request, rows = scheduler.requests.get(name), len(drafts.get(name, ()))
+        generated = sampled_token_ids[model_runner_output.req_id_to_index[name]] if name in scheduled else []
+        if request is None or not rows or not generated:
+            continue
+        right.append(len(generated) - 1)
+        history = _history(request)
+        planner.beliefs.learn(history, request.all_token_ids, generated, Verified(rows, shipped.drafted, run))
+    planner.log_now_and_then()
+    if decoding and len(right) == len(shipped.runs):
+        planner.beliefs.judge(shipped.expected, shipped.drafted, right)
+
+
+def _history(request: Any) -> History:
+    """Return the request's history, brought up to date; it lives and dies with the request."""
+    if not hasattr(request, HISTORY):
+        setattr(request, HISTORY, History())
+    history: History = getattr(request, HISTORY)
+    history.repetition.advance(request.all_token_ids)
+    return history

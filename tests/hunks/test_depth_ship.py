@@ -1,0 +1,24 @@
+import pytest
+from radiance_patch.hunks.depth_ship import HUNK
+
+from tests.hunks import tools
+
+
+@pytest.mark.parametrize("release", tools.since("0.32.0"), ids=str)
+def test_place(release):
+    tools.check(
+        HUNK,
+        release,
+        """
+        class Scheduler:
+            def _update_after_schedule:
+                for req_id, num_scheduled_token in num_scheduled_tokens.items(): ...
+              > _radiance_steps.ship(self, scheduler_output)
+                self.finished_req_ids = set()
+        """,
+    )
+
+
+@pytest.mark.parametrize("change", tools.CHANGES)
+def test_refused(change):
+    tools.check_refused(HUNK, change)

@@ -1,0 +1,25 @@
+import pytest
+from radiance_patch.hunks.v2_more_steps import HUNK
+
+from tests.hunks import tools
+
+
+@pytest.mark.parametrize("release", tools.since("0.32.0"), ids=str)
+def test_place(release):
+    tools.check(
+        HUNK,
+        release,
+        """
+        class TargetDependentARSpeculator:
+            def _fused_multi_step_decode:
+                if batch_desc.cg_mode == CUDAGraphMode.FULL:
+                    self.decode_cudagraph_manager.run_fullgraph(batch_desc)
+                  > _radiance_speculator.more_steps(self, batch_desc, num_speculative_steps)
+                    return
+        """,
+    )
+
+
+@pytest.mark.parametrize("change", tools.CHANGES)
+def test_refused(change):
+    tools.check_refused(HUNK, change)
