@@ -12,7 +12,7 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
-from radiance_patch import record, registry
+from radiance_patch import record, registry, target
 from tests.real.releases import Release, site_packages
 from tests.real.tree import Fingerprint, changes, fingerprint
 
