@@ -33,7 +33,8 @@ def start(options: argparse.Namespace) -> Any:
         max_num_seqs=max(options.c),
         # Several engines share the card, one measured at a time: none may size itself by what is free.
         gpu_memory_utilization=0.1,
-        kv_cache_memory_bytes=4 << 30,
+        kv_cache_memory_bytes=3 << 30,
+        max_num_batched_tokens=4096,
         disable_log_stats=False,
         cudagraph_metrics=True,
         enable_prefix_caching=False,
@@ -110,12 +111,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     texts = [tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False) for turn in turns]
     ids = [list(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     engine = llm.llm_engine
-    warm = SamplingParams(temperature=0.5, max_tokens=32, ignore_eos=True)
-    for c in options.c:
-        closed_loop(engine, (ids * 3)[:c], warm, c)
+    warm = SamplingParams(temperature=0.5, max_tokens=64, ignore_eos=True)
+
+    def warm_up() -> None:
+        for c in options.c:
+            closed_loop(engine, (ids * 3)[: 2 * c], warm, c)
+
+    warm_up()
     if options.hold:
         hold(options.hold, options.label)
-        closed_loop(engine, ids[:1], warm, 1)
+        # Once more, alone: what was learnt while other engines started is no measure of this card.
+        warm_up()
     cells = {}
     for temperature in (0.0, 0.8):
         sampling = SamplingParams(temperature=temperature, max_tokens=MAX_TOKENS, ignore_eos=True, seed=7)

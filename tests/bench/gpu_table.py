@@ -19,6 +19,9 @@ from typing import Any
 from tests.bench import gpu_engine
 
 STOCK = {"RADIANCE_DYNAMIC_DRAFT": "0"}
+V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+V1_OURS = V1 | {"RADIANCE_DYNAMIC_DRAFT": "1"}
+SYNC = {"async_scheduling": False}
 SCHEDULE = [[1, 4, 4], [5, 16, 3], [17, 32, 2]]
 
 
@@ -33,20 +36,25 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "adaptive": column(6, enable_adaptive_verification=True),
     # Nothing set, as installed.
     "ours": column(8, {}),
-    "ours4": column(4, {}),
     "k2-fp8": column(2, draft_lm_head_quantization="fp8"),
-    "k3-fp8": column(3, draft_lm_head_quantization="fp8"),
     "ours-fp8": column(8, {}, draft_lm_head_quantization="fp8"),
+    **{f"v1-k{k}": column(k, STOCK | V1) for k in (0, 2, 4, 8)},
+    "v1-ours": column(8, V1_OURS),
+    "v1-sync-k2": column(2, STOCK | V1) | {"engine": SYNC},
+    "v1-sync-ours": column(8, V1_OURS) | {"engine": SYNC},
+    "v1-sync-width": column(8, V1_OURS | {"RADIANCE_DYNAMIC_WIDTH": "1"}) | {"engine": SYNC},
 }
 
 
 def launch(name: str, options: argparse.Namespace, hold: Path) -> subprocess.Popen[bytes]:
     """Start a column's engine."""
     what = COLUMNS[name]
+    engine = json.dumps(json.loads(options.engine) | what.get("engine", {}))
     command = [
         sys.executable, "-m", "tests.bench.gpu_engine", "--model", options.model, "--label", name,
         "--k", str(what["k"]), "--c", *map(str, options.c), "--speculative", json.dumps(what["speculative"]),
-        "--engine", options.engine, "--hold", str(hold), "--out", str(options.out),
+        "--engine", engine,
+        "--hold", str(hold), "--out", str(options.out),
     ]  # fmt: skip
     with (options.logs / f"log_{name}.txt").open("wb") as log:
         return subprocess.Popen(

@@ -141,7 +141,7 @@ def replay(texts: Sequence[Text], policy: Policy, c: int, costs: Costs) -> Outco
         seconds = costs.of(len(running), choice.rows, choice.forwards)
         news: list[Callable[[], None]] = []
         before = outcome.tokens
-        right = []
+        right: list[int] = []
         for request in running:
             outcome.tokens += _verify(request, choice.rows, drafted, adaptive, news)
             right.append(outcome.tokens - before - len(right) - sum(right) - 1)
