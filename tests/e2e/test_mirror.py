@@ -1,0 +1,90 @@
+"""The controller's tokens are the request's, step by step, on the real engine (issue 3, points 2 and 6)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.real import engine as real
+from tests.real.jobs import DRAFT
+from tests.real.prompts import mixed
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
+
+# More than two blocks of 32 tokens, so that requests share what is cached of it.
+BEFORE = (
+    "The following instructions are given by a careful teacher to a class of twelve pupils, who are asked to write "
+    "down an answer in their own words, to read it twice, and to hand it in before the bell rings. Please answer in "
+    "the same way. "
+)
+# Appended to the payload: this step's tokens are written one place too far.
+LATE = """
+_sound = Context.append
+
+
+def _late(self, sampled, counts, totals):
+    self._known = self._known + (self._known >= 0).int()
+    _sound(self, sampled, counts, totals)
+
+
+Context.append = _late
+"""
+
+
+def run(engine: real.Engine, site: Any, *, padded: bool) -> dict[str, Any]:
+    job = {"model": str(engine.model), "prompts": [BEFORE + prompt for prompt in mixed()[:14]], "padded": padded}
+    return json.loads(real.run_inside(engine, "mirror.py", job, site=site, env=DRAFT))
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["padded", "unpadded"])
+def facts(request, engine, patched) -> dict[str, Any]:
+    return run(engine, patched, padded=request.param)
+
+
+def test_the_tokens_and_their_continuation_are_the_requests_own_in_every_step(facts):
+    assert facts["wrong"] == []
+    assert facts["compared"] > 200
+    assert facts["continuations"] > 30
+    # All of these happened while it was compared.
+    assert facts["requests"] == 14
+    for name in ("preempted", "resumed", "moved", "prefix_hits", "chunked"):
+        assert facts[name] > 0, name
+
+
+def test_l1_rows_by_place_hold_other_requests_tokens_where_rows_by_request_do_not(facts):
+    assert facts["seed_foreign"] > 0
+    assert facts["wrong"] == []
+
+
+def test_l2_the_copy_is_there_before_vllm_measures_its_memory(facts):
+    """The seed made it at the first proposal, after the KV cache had been given all that was left."""
+    assert facts["bytes_before_profiling"] == 4 * 4 * (256 + 4 + 1)
+
+
+def test_l8_and_l9_several_ranks_and_drafts_with_probabilities_are_refused_by_name(facts):
+    assert facts["refusals"] == {
+        "nothing": None,
+        "tensor parallel": "tensor parallel",
+        "pipeline parallel": "pipeline parallel",
+        "data parallel": "data parallel",
+        "expert parallel": "expert parallel",
+        "parallel drafting": "drafting is parallel",
+        "method": "method ngram is neither MTP nor Eagle",
+        "probabilistic": "draft_sample_method is probabilistic",
+        "local argmax": "the drafter reduces the vocabulary locally (use_local_argmax_reduction)",
+        "vocabulary": "drafter and target have different vocabularies",
+    }
+
+
+def test_a_slot_takes_one_copy_to_the_host_at_most_and_the_last_of_the_schedule_none(facts):
+    counts = facts["controller"]
+    # The default schedule asks for as many slots as there are drafts: the fourth is never asked about.
+    assert 0 < counts["copies"] <= counts["forwards"]
+    assert counts["copies"] <= counts["steps"] * 3
+
+
+def test_tokens_in_the_wrong_place_are_caught(engine):
+    with real.patched_overlay(engine) as site:
+        module = site / "vllm" / "_radiance" / "context.py"
+        module.write_text(module.read_text() + LATE)
+        assert len(run(engine, site, padded=True)["wrong"]) > 100
