@@ -50,7 +50,7 @@ class Counters:
         self._next = time.monotonic() + every
 
     def count_step(self, batch: int, forwards: int, most: int, copies: int) -> None:
-        """Count one step: draft forwards launched, how many stock would have launched, and copies to the host made for it."""
+        """Count one step: draft forwards launched, how many stock would have launched, and copies to the host."""
         row = self.host[bucket(batch)]
         row["steps"] += 1
         row["forwards"] += forwards

@@ -1,4 +1,4 @@
-"""Sampled text is the target's: at temperature 1, a patched engine that drafts draws as a stock one without (issue 3)."""
+"""Sampled text is the target's: at temperature 1, a patched engine draws as the target alone does (issue 3)."""
 
 from dataclasses import replace
 

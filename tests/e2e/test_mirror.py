@@ -1,6 +1,7 @@
 """The controller's tokens are the request's, step by step, on the real engine (issue 3, points 2 and 6)."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_l2_the_copy_is_there_before_vllm_measures_its_memory(facts):
     assert facts["bytes_before_profiling"] == 4 * 4 * (256 + 4 + 1)
 
 
-def test_l8_and_l9_several_ranks_and_drafts_with_probabilities_are_refused_by_name(facts):
+def test_what_the_controller_does_not_do_is_refused_by_name(facts):
     assert facts["refusals"] == {
         "nothing": None,
         "tensor parallel": "tensor parallel",
@@ -74,6 +75,37 @@ def test_l8_and_l9_several_ranks_and_drafts_with_probabilities_are_refused_by_na
         "local argmax": "the drafter reduces the vocabulary locally (use_local_argmax_reduction)",
         "vocabulary": "drafter and target have different vocabularies",
     }
+
+
+def forwards_of_a_rank(confidences: list[float], tau: float) -> int:
+    """What a rank of the seed launched, deciding by itself from its own floats."""
+    product, forwards = 1.0, 0
+    while product >= tau and forwards < len(confidences):
+        product *= confidences[forwards]
+        forwards += 1
+    return forwards
+
+
+def test_l8_ranks_that_decide_alone_part_ways_so_tensor_parallel_is_refused(facts):
+    exact = [0.7, 0.4, 0.9]
+    noisy = [0.7, math.nextafter(0.4, 0), 0.9]  # one rounding apart, as two orders of a sum are
+    tau = 0.7 * 0.4
+    assert forwards_of_a_rank(exact, tau) != forwards_of_a_rank(noisy, tau)
+    assert facts["refusals"]["tensor parallel"] == "tensor parallel"
+
+
+def verified(target: list[float], drafter: list[float], draft: int) -> list[float]:
+    """Return the distribution of the token that rejection sampling puts out for a draft scored against `drafter`."""
+    accepted = min(1.0, target[draft] / drafter[draft])
+    left = [max(wanted - had, 0.0) for wanted, had in zip(target, drafter, strict=True)]
+    return [(token == draft) * accepted + (1 - accepted) * rest / sum(left) for token, rest in enumerate(left)]
+
+
+def test_l9_a_tail_scored_against_draft_probabilities_is_biased_so_they_are_refused(facts):
+    target, drafter, tail = [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], 0
+    assert verified(target, drafter, tail) == [1.0, 0.0, 0.0]  # the seed's: always the tail's token
+    assert verified(target, [1.0, 0.0, 0.0], tail) == pytest.approx(target)  # greedy drafts are scored as certain
+    assert facts["refusals"]["probabilistic"] == "draft_sample_method is probabilistic"
 
 
 def test_a_slot_takes_one_copy_to_the_host_at_most_and_the_last_of_the_schedule_none(facts):

@@ -37,6 +37,6 @@ def statistic(left: Sequence[Continuation], right: Sequence[Continuation]) -> tu
 
 
 def deviation(squares: float, freedom: int) -> float:
-    """Return how many standard deviations a chi-square value lies above its mean, made normal (Wilson, Hilferty 1931)."""
+    """Return how many standard deviations a chi-square value lies above its mean (Wilson and Hilferty, 1931)."""
     spread = 2 / (9 * freedom)
     return float((math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread))

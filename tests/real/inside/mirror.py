@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from serve import token_ids
 from vllm import LLM, SamplingParams
 from vllm._radiance import draft, match
 from vllm.v1.worker.cpu_worker import CPUWorker
@@ -193,12 +192,12 @@ def serve(llm: LLM, job: dict[str, Any], watch: Watch) -> dict[str, Any]:
     requests: dict[str, Any] = {}
     last: dict[str, int] = {}
     cached: set[str] = set()
-    waiting = list(enumerate(job["prompts"]))
+    waiting = list(enumerate(llm.get_tokenizer()(job["prompts"])["input_ids"]))
 
     def submit() -> None:
-        number, prompt = waiting.pop(0)
+        number, ids = waiting.pop(0)
         sampling = SamplingParams(temperature=0.0, max_tokens=20 + 13 * (number % 5), ignore_eos=True)
-        engine.add_request(str(number), {"prompt_token_ids": token_ids(llm, prompt)}, sampling)
+        engine.add_request(str(number), {"prompt_token_ids": list(ids)}, sampling)
 
     for _ in range(6):
         submit()

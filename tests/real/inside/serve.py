@@ -82,13 +82,30 @@ def speculation_counts(llm: LLM) -> dict[str, Any]:
     }
 
 
+def runner(llm: LLM) -> Any:
+    """Return the model runner, or None where the engine has processes of its own."""
+    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
+    return core.model_executor.driver_worker.worker.model_runner if core else None
+
+
+def count_forwards(llm: LLM) -> list[int]:
+    """Return a list of one number that goes up with every forward of the draft model."""
+    counted = [0]
+    drafter = getattr(runner(llm), "drafter", None)
+    if drafter is not None:
+        inner = drafter.model.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            counted[0] += 1
+            return inner(*args, **kwargs)
+
+        drafter.model.forward = forward
+    return counted
+
+
 def controller_counts(llm: LLM) -> dict[str, int]:
     """Return the draft controller's counters; none without one, or where the engine has processes of its own."""
-    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
-    if core is None:
-        return {}
-    drafter = getattr(core.model_executor.driver_worker.worker.model_runner, "drafter", None)
-    controller = getattr(drafter, "_radiance", None)
+    controller = getattr(getattr(runner(llm), "drafter", None), "_radiance", None)
     return controller.counters.total() if controller else {}
 
 
@@ -108,10 +125,18 @@ def serve(job: dict[str, Any]) -> dict[str, Any]:
         )
         for number in range(len(prompts))
     ]
-    started = time.perf_counter()
-    outputs = llm.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
-    seconds = time.perf_counter() - started
-    completions = [output.outputs[0] for output in outputs]
+    forwards, completions, batches, seconds = count_forwards(llm), [], [], 0.0
+    size = job["together"] or len(prompts)
+    for start_at in range(0, len(prompts), size):
+        given = [{"prompt_token_ids": ids} for ids in prompts[start_at : start_at + size]]
+        before, launched = speculation_counts(llm), forwards[0]
+        started = time.perf_counter()
+        outputs = llm.generate(given, sampling[start_at : start_at + size], use_tqdm=False)
+        seconds += time.perf_counter() - started
+        completions += [output.outputs[0] for output in outputs]
+        after = speculation_counts(llm)
+        spent = {name: after[name] - before[name] for name in ("drafts", "draft_tokens", "accepted_tokens")}
+        batches.append({**spent, "forwards": forwards[0] - launched})
     return {
         "prompts": prompts,
         "tokens": [list(completion.token_ids) for completion in completions],
@@ -121,6 +146,7 @@ def serve(job: dict[str, Any]) -> dict[str, Any]:
             for completion in completions
         ],
         "seconds": seconds,
+        "batches": batches,
         **speculation_counts(llm),
         "controller": controller_counts(llm),
     }
