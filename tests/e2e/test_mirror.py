@@ -87,9 +87,9 @@ def forwards_of_a_rank(confidences: list[float], tau: float) -> int:
 
 
 def test_l8_ranks_that_decide_alone_part_ways_so_tensor_parallel_is_refused(facts):
-    exact = [0.7, 0.4, 0.9]
-    noisy = [0.7, math.nextafter(0.4, 0), 0.9]  # one rounding apart, as two orders of a sum are
-    tau = 0.7 * 0.4
+    exact = [0.5, 0.5, 0.9]
+    noisy = [0.5, math.nextafter(0.5, 0), 0.9]  # one rounding apart, as two orders of a sum are
+    tau = 0.25
     assert forwards_of_a_rank(exact, tau) != forwards_of_a_rank(noisy, tau)
     assert facts["refusals"]["tensor parallel"] == "tensor parallel"
 

@@ -19,8 +19,8 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 
 DRAFTS = 4
 BLOCK = 32
-# Two and a half requests' worth, for four requests: some must be preempted.
-BLOCKS = 16
+# Two to three requests' worth, for four requests: some must be preempted.
+BLOCKS = 12
 LONGEST = 256
 
 
