@@ -94,7 +94,7 @@ def profile(options: argparse.Namespace) -> list[tuple[str, int, int]]:
         speculative_config={"method": "mtp", "num_speculative_tokens": options.k},
         **json.loads(options.engine),
     )
-    prompts = [{"prompt_token_ids": [*range(100 + n, 120 + n)] * 2} for n in range(16)]
+    prompts = [{"prompt_token_ids": [*range(100 + 40 * n, 140 + 40 * n)]} for n in range(16)]
     sampling = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
     llm.generate(prompts, sampling, use_tqdm=False)  # compiles the kernels
     annotate(draft)
@@ -136,6 +136,7 @@ if __name__ == "__main__":
         VLLM_ENABLE_V1_MULTIPROCESSING="0",
         VLLM_USE_V2_MODEL_RUNNER="0",
         RADIANCE_DYNAMIC_DRAFT="1",
+        RADIANCE_DRAFT_TAU="0",  # as deep as the schedule lets it, which is what is looked at
     )
     code = main(given)
     sys.stdout.flush()

@@ -12,11 +12,13 @@ from tests.real.prompts import mixed
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
 
-# More than two blocks of 32 tokens, so that requests share what is cached of it.
+# More than three blocks of 32 tokens, so that requests share what is cached of it.
 BEFORE = (
     "The following instructions are given by a careful teacher to a class of twelve pupils, who are asked to write "
     "down an answer in their own words, to read it twice, and to hand it in before the bell rings. Please answer in "
-    "the same way. "
+    "the same way: think first, write one short paragraph or one small piece of code, add nothing that was not asked "
+    "for, and do not explain what you did or why you did it. If you are not sure what is meant, choose what seems the "
+    "most likely and go on. Here is what you are asked to do. "
 )
 # Appended to the payload: this step's tokens are written one place too far.
 LATE = """

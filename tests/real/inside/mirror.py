@@ -20,7 +20,7 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 DRAFTS = 4
 BLOCK = 32
 # Two to three requests' worth, for four requests: some must be preempted.
-BLOCKS = 12
+BLOCKS = 14
 LONGEST = 256
 
 
