@@ -121,6 +121,8 @@ def main(options: argparse.Namespace) -> int:
     lines = faults(found)
     if not times["slot"] or not times["slot at the cap"]:
         lines.append("no slot, or none at the cap, was seen: is the controller live?")
+    if not any(copies for _, copies, _ in found):
+        lines.append("no copy was seen at all: the profiler sees no GPU")
     print("\n".join(lines) or "one copy a slot at most, none where the schedule had ended drafting")
     return 1 if lines else 0
 
