@@ -116,23 +116,21 @@ def _slot_kernel(
         logits, stride, vocab, parts, largest, total_of, token_of, arrived, row, tl.program_id(1), BLOCK, PARTS
     )
     if last:
+        live = tl.load(going + row) > 0
+        have = tl.load(length + row)
+        conf = tl.load(confidence + row)
+        agrees = live & (slot < have) & (tl.load(continuation + row * width + slot) == token)
+        keeps = live & (conf >= tau) & (agrees == 0)
+        conf = tl.where(keeps, conf * probability, conf)
+        more = keeps & ((conf >= tau) | (slot + 1 < have)) & (slot + 1 < forwards) & (slot + 1 < width)
+        tl.debug_barrier()  # no thread reads what another has already changed
         tl.store(ids + row, token.to(tl.int64))
-        if tl.load(going + row) > 0:
-            tl.store(drafts + row * width + slot, token.to(tl.int64))
-            have = tl.load(length + row)
-            conf = tl.load(confidence + row)
-            agrees = (slot < have) & (tl.load(continuation + row * width + slot) == token)
-            keeps = (conf >= tau) & (agrees == 0)
-            if agrees:
-                tl.store(tail + row, 1)
-            if keeps:
-                tl.store(kept + row, slot + 1)
-                conf = conf * probability
-                tl.store(confidence + row, conf)
-            more = keeps & ((conf >= tau) | (slot + 1 < have)) & (slot + 1 < forwards) & (slot + 1 < width)
-            tl.store(going + row, more.to(tl.int32))
-            if more:
-                tl.atomic_add(total + slot, 1)
+        tl.store(drafts + row * width + slot, token.to(tl.int64), mask=live)
+        tl.store(tail + row, 1, mask=agrees)
+        tl.store(kept + row, slot + 1, mask=keeps)
+        tl.store(confidence + row, conf, mask=keeps)
+        tl.store(going + row, more.to(tl.int32))
+        tl.atomic_add(total + slot, 1, mask=more)
 
 
 def take_slot(

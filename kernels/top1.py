@@ -3,7 +3,8 @@
 The obvious way (softmax, then max) writes and reads [B, V] floats twice. Here every
 block of a row leaves three numbers, its maximum, the sum of exponentials below it and
 the index, and a row is finished from those (the online softmax of arXiv 1805.02867).
-Ties go to the lowest token id. A row that is -inf throughout has probability NaN.
+Ties go to the lowest token id. A row that is -inf throughout, or holds a NaN, has
+probability NaN and some token of the vocabulary.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def finish(largest: torch.Tensor, total: torch.Tensor, token: torch.Tensor) -> t
     """
     top = largest.amax(dim=0)
     first = (largest == top).to(torch.int8).argmax(dim=0)
-    scaled = torch.where(total > 0, total * torch.exp(largest - top), 0.0)
-    return token.gather(0, first[None])[0], 1.0 / scaled.sum(dim=0)
+    whole = torch.where(largest == float("-inf"), 0.0, total * torch.exp(largest - top)).sum(dim=0)
+    return token.gather(0, first[None])[0], torch.where(whole > 0, 1.0 / whole, float("nan"))
 
 
 @triton.jit
@@ -96,8 +97,10 @@ def finish_row(
         id_of = tl.load(token + places, mask=there, other=2147483647, cache_modifier=".cg")
         highest = tl.max(top_of, axis=0)
         scaled = tl.where(top_of == float("-inf"), 0.0, sum_of * tl.exp(top_of - highest))
-        probability = 1.0 / tl.sum(scaled, axis=0)
+        whole = tl.sum(scaled, axis=0)
+        probability = tl.where(whole > 0, 1.0 / whole, float("nan"))
         first = tl.min(tl.where(top_of == highest, id_of, 2147483647), axis=0)
+        first = tl.where(first < vocab, first, 0)  # NaN equals nothing, and the token is looked up whatever it is
     return last, first, probability
 
 

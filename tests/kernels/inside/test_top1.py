@@ -36,6 +36,18 @@ def test_banned_tokens_count_for_nothing(device):
     assert probability.tolist() == [1.0, 0.5]
 
 
+@pytest.mark.parametrize("vocab", [7, 5000])
+@pytest.mark.parametrize("top1_of", [top1.top1, top1.top1_reference])
+def test_a_row_without_a_maximum_has_no_probability_and_a_token_all_the_same(vocab, top1_of, device):
+    values = torch.zeros(4, vocab, device=device)
+    values[0] = float("-inf")
+    values[1] = float("nan")
+    values[2, vocab // 2] = float("nan")
+    token, probability = top1_of(values)
+    assert ((token >= 0) & (token < vocab)).all()
+    assert probability.isnan().tolist() == [True, True, True, False]  # so that drafting stops
+
+
 def test_large_logits_do_not_overflow(device):
     values = torch.tensor([[3e38, 3e38, -3e38], [-3e38, -3e38, -3e38]], device=device)
     token, probability = top1.top1(values)
