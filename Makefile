@@ -31,10 +31,12 @@ lint: venv ## Check style and types
 bench: venv ## Time the tool on a real vLLM tree and print ratios
 	@$(RUN) -m tests.bench
 
-gpu: ## With PYTHON=... that has torch on a GPU: kernels against their references, and their times
+gpu: ## With PYTHON=... that has torch on a GPU: kernels against their references, their times, and compute-sanitizer
 	RADIANCE_PATCH_TEST_DEVICE=cuda $(PYTHON) -m pytest -p no:cacheprovider -W ignore tests/kernels/inside
 	$(PYTHON) -m tests.bench.gpu_kernels
-	@echo "an engine on a patched vLLM: $(PYTHON) -m tests.bench.gpu_engine --help; tests/bench/RESULTS.md has what was run"
+	$(PYTHON) -m tests.bench.gpu_sanitizer || test $$? -eq 2  # 2: there is no compute-sanitizer, which it says
+	@echo "an engine on a patched vLLM: $(PYTHON) -m tests.bench.gpu_engine --help, and its copies to the host:"
+	@echo "$(PYTHON) -m tests.bench.gpu_copies --help; tests/bench/RESULTS.md has what was run"
 
 $(VENV)/installed: pyproject.toml
 	@echo "installing into $(VENV) (less than a minute)"

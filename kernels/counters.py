@@ -26,7 +26,7 @@ DEVICE_FIELDS = (
     "accepted_tail_tokens",
     "accepted_fillers",
 )
-HOST_FIELDS = ("steps", "forwards", "forwards_saved")
+HOST_FIELDS = ("steps", "forwards", "forwards_saved", "copies")
 
 
 def bucket(batch: int) -> int:
@@ -49,12 +49,13 @@ class Counters:
         self._every = every
         self._next = time.monotonic() + every
 
-    def count_step(self, batch: int, forwards: int, most: int) -> None:
-        """Count one step: draft forwards launched, and how many stock would have launched."""
+    def count_step(self, batch: int, forwards: int, most: int, copies: int) -> None:
+        """Count one step: draft forwards launched, how many stock would have launched, and copies to the host."""
         row = self.host[bucket(batch)]
         row["steps"] += 1
         row["forwards"] += forwards
         row["forwards_saved"] += most - forwards
+        row["copies"] += copies
 
     def read(self) -> dict[int, dict[str, int]]:
         """Return all counts by bucket, those of buckets never used left out; waits for the device."""

@@ -21,6 +21,7 @@ import torch
 
 from . import counters, top1
 from .backend import runs_on, tl, triton
+from .top1 import Scratch, finish_row
 
 
 @dataclass
@@ -39,17 +40,22 @@ class Drafts:
     tail: torch.Tensor
     going: torch.Tensor
     total: torch.Tensor
+    scratch: Scratch
 
     @classmethod
-    def start(cls, batch: int, width: int, device: torch.device) -> Drafts:
-        """Return the state before the first slot."""
+    def start(cls, going: torch.Tensor, width: int, scratch: Scratch) -> Drafts:
+        """Return the state before the first slot. going: [B] int32, 1 for the requests that draft."""
+        batch = going.shape[0]
+        # In rows of whole 16 bytes, since Triton compiles a kernel anew for pointers that are not.
+        kept, tail, total = going.new_zeros(3, -(-max(batch, width) // 4) * 4)
         return cls(
-            token=torch.zeros(batch, width, dtype=torch.int64, device=device),
-            confidence=torch.ones(batch, dtype=torch.float32, device=device),
-            kept=torch.zeros(batch, dtype=torch.int32, device=device),
-            tail=torch.zeros(batch, dtype=torch.int32, device=device),
-            going=torch.ones(batch, dtype=torch.int32, device=device),
-            total=torch.zeros(width, dtype=torch.int32, device=device),
+            token=torch.zeros(batch, width, dtype=torch.int64, device=going.device),
+            confidence=torch.ones(batch, dtype=torch.float32, device=going.device),
+            kept=kept[:batch],
+            tail=tail[:batch],
+            going=going,
+            total=total[:width],
+            scratch=scratch,
         )
 
 
@@ -93,45 +99,38 @@ def assemble_reference(
     count = (from_drafter | from_context).sum(dim=1).to(torch.int32)
     tail = drafts.tail > 0
     deep = ~tail & (drafts.kept >= min(forwards, width))
-    shallow = ~tail & ~deep
-    batch = torch.full((), token.shape[0], device=token.device)
-    counts = [batch, drafts.kept.sum(), tail.sum(), (count - drafts.kept).sum(), shallow.sum(), deep.sum()]
+    shallow = ~tail & ~deep & (count > 0)
+    counts = [(count > 0).sum(), drafts.kept.sum(), tail.sum(), (count - drafts.kept).sum(), shallow.sum(), deep.sum()]
     return token, count, torch.stack([value.to(torch.int64) for value in counts])
 
 
-@triton.jit
+# Unspecialised: a kernel compiled anew for slot 0, slot 1 and a cap of 1 would stall the first requests.
+@triton.jit(do_not_specialize=["slot", "width", "forwards"])
 def _slot_kernel(
-    largest, total_of, token_of, parts, ids, drafts, confidence, kept, tail, going, total,
-    continuation, length, slot, width, forwards, tau, PARTS: tl.constexpr,
+    logits, stride, vocab, parts, largest, total_of, token_of, arrived, ids, drafts, confidence, kept, tail, going,
+    total, continuation, length, slot, width, forwards, tau, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Program (row) finishes one row's softmax from its parts and applies the rule of `decide` to it."""
+    """Program (row, part) reduces a block; the last of a row applies the rule of `decide` to it."""
     row = tl.program_id(0).to(tl.int64)
-    part = tl.arange(0, PARTS)
-    there = part < parts
-    top_of = tl.load(largest + row * parts + part, mask=there, other=float("-inf"))
-    sum_of = tl.load(total_of + row * parts + part, mask=there, other=0.0)
-    id_of = tl.load(token_of + row * parts + part, mask=there, other=2147483647)
-    top = tl.max(top_of, axis=0)
-    scaled = tl.where(top_of == float("-inf"), 0.0, sum_of * tl.exp(top_of - top))
-    probability = 1.0 / tl.sum(scaled, axis=0)
-    token = tl.min(tl.where(top_of == top, id_of, 2147483647), axis=0)
-    tl.store(ids + row, token.to(tl.int64))
-    if tl.load(going + row) > 0:
-        tl.store(drafts + row * width + slot, token.to(tl.int64))
+    last, token, probability = finish_row(
+        logits, stride, vocab, parts, largest, total_of, token_of, arrived, row, tl.program_id(1), BLOCK, PARTS
+    )
+    if last:
+        live = tl.load(going + row) > 0
         have = tl.load(length + row)
         conf = tl.load(confidence + row)
-        agrees = (slot < have) & (tl.load(continuation + row * width + slot) == token)
-        keeps = (conf >= tau) & (agrees == 0)
-        if agrees:
-            tl.store(tail + row, 1)
-        if keeps:
-            tl.store(kept + row, slot + 1)
-            conf = conf * probability
-            tl.store(confidence + row, conf)
+        agrees = live & (slot < have) & (tl.load(continuation + row * width + slot) == token)
+        keeps = live & (conf >= tau) & (agrees == 0)
+        conf = tl.where(keeps, conf * probability, conf)
         more = keeps & ((conf >= tau) | (slot + 1 < have)) & (slot + 1 < forwards) & (slot + 1 < width)
+        tl.debug_barrier()  # no thread reads what another has already changed
+        tl.store(ids + row, token.to(tl.int64))
+        tl.store(drafts + row * width + slot, token.to(tl.int64), mask=live)
+        tl.store(tail + row, 1, mask=agrees)
+        tl.store(kept + row, slot + 1, mask=keeps)
+        tl.store(confidence + row, conf, mask=keeps)
         tl.store(going + row, more.to(tl.int32))
-        if more:
-            tl.atomic_add(total + slot, 1)
+        tl.atomic_add(total + slot, 1, mask=more)
 
 
 def take_slot(
@@ -148,13 +147,10 @@ def take_slot(
         token, probability = top1.top1_reference(logits)
         decide(drafts, slot, token, probability, continuation, length, tau, forwards)
         return token
-    largest, total, token = top1.partial(logits)
-    rows, parts = largest.shape
-    ids = torch.empty(rows, dtype=torch.int64, device=logits.device)
-    _slot_kernel[(rows,)](
-        largest, total, token, parts, ids, drafts.token, drafts.confidence, drafts.kept, drafts.tail, drafts.going,
+    ids = torch.empty(logits.shape[0], dtype=torch.int64, device=logits.device)
+    drafts.scratch.launch(
+        _slot_kernel, logits, ids, drafts.token, drafts.confidence, drafts.kept, drafts.tail, drafts.going,
         drafts.total, continuation, length, slot, drafts.token.shape[1], forwards, tau,
-        PARTS=triton.next_power_of_2(parts), num_warps=1,
     )  # fmt: skip
     return ids
 
@@ -178,11 +174,11 @@ def _assemble_kernel(
     tl.store(drafted + slot * 2, kept)
     tl.store(drafted + slot * 2 + 1, end)
     deep = (kept >= tl.minimum(forwards, width)) & (tail == 0)
-    tl.atomic_add(totals + FIRST, tl.full([], 1, tl.int64))
+    tl.atomic_add(totals + FIRST, (end > 0).to(tl.int64))
     tl.atomic_add(totals + FIRST + 1, kept.to(tl.int64))
     tl.atomic_add(totals + FIRST + 2, tail.to(tl.int64))
     tl.atomic_add(totals + FIRST + 3, (end - kept).to(tl.int64))
-    tl.atomic_add(totals + FIRST + 4, ((tail == 0) & (deep == 0)).to(tl.int64))
+    tl.atomic_add(totals + FIRST + 4, ((tail == 0) & (deep == 0) & (end > 0)).to(tl.int64))
     tl.atomic_add(totals + FIRST + 5, deep.to(tl.int64))
 
 
@@ -198,6 +194,7 @@ def assemble(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what to verify, [B, K] int64 with `filler` past the drafts, and the number of drafts, [B] int32.
 
+    A request that did not draft has none and is not counted.
     slots, drafted: see Context; drafted is written. totals: one row of Counters.device, added to.
     """
     batch, width = drafts.token.shape

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from . import counters, decide, guard, match, settings
+from . import counters, decide, guard, match, settings, top1
 from .context import Context
 
 logger = logging.getLogger("vllm.radiance")
@@ -29,15 +29,18 @@ R = TypeVar("R")
 class Proposal:
     """One call of propose: the drafts so far, and whether another forward is wanted.
 
-    forwards: the most this batch may launch. slot: slots taken so far.
+    forwards: the most this batch may launch. slot: slots taken so far. copies: to the host so
+    far; the lists of `Controller.finish` take one more, in the place of vLLM's own.
     """
 
-    def __init__(self, controller: Controller, batch: int, width: int) -> None:
+    def __init__(self, controller: Controller, counts: torch.Tensor, width: int) -> None:
         context = controller.context
-        self.forwards = min(controller.settings.depth_cap(batch), width)
+        self.forwards = min(controller.settings.depth_cap(counts.shape[0]), width)
         self.width = width
         self.slot = 0
-        self.drafts = decide.Drafts.start(batch, width, controller.device)
+        self.copies = 0
+        # Nothing was sampled of a request within its prompt: vLLM verifies no draft of it.
+        self.drafts = decide.Drafts.start(counts.clamp(max=1), width, controller.scratch)
         self.continuation, self.length = match.match(
             context.tokens, context.slots, context.lengths, width, context.longest, controller.best
         )
@@ -50,6 +53,7 @@ class Proposal:
         token = decide.take_slot(self.drafts, slot, logits, self.continuation, self.length, tau, self.forwards)
         self.slot += 1
         if self.slot < self.forwards:
+            self.copies += 1
             self._going.copy_(self.drafts.total[slot : slot + 1], non_blocking=True)
             if self._event is not None:
                 self._event.record()
@@ -67,8 +71,8 @@ class Proposal:
 class Controller:
     """One worker's controller, kept on its proposer.
 
-    noted: this step's tokens are in the context. proposal: the one under way; while it is
-    None every hook leaves vLLM to itself.
+    noted: [B] int32, how many tokens each request got in this step, once they are in the context.
+    proposal: the one under way; while it is None every hook leaves vLLM to itself.
     """
 
     def __init__(self, device: torch.device, config: Any) -> None:
@@ -84,7 +88,8 @@ class Controller:
         self.event = torch.cuda.Event() if on_gpu else None
         self.going = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
         self.counters = counters.Counters(device, self.settings.log_seconds)
-        self.noted = 0
+        self.scratch = top1.Scratch(device)
+        self.noted: torch.Tensor | None = None
         self.proposal: Proposal | None = None
 
     def note(self, batch: Any, sampled: torch.Tensor, counts: torch.Tensor) -> None:
@@ -111,12 +116,12 @@ class Controller:
         self._append(torch.from_numpy(table).to(self.device), torch.from_numpy(counts).to(self.device))
 
     def _append(self, sampled: torch.Tensor, counts: torch.Tensor) -> None:
-        self.noted = sampled.shape[0]
-        self.context.append(sampled, counts, self.counters.device[counters.bucket(self.noted)])
+        self.noted = counts
+        self.context.append(sampled, counts, self.counters.device[counters.bucket(sampled.shape[0])])
 
     def finish(self, drafted: Any) -> Any:
         """Return the drafts to verify: ragged lists, or [B, K] int64 where the runner scatters a tensor."""
-        proposal, self.proposal, self.noted = self.proposal, None, 0
+        proposal, self.proposal, self.noted = self.proposal, None, None
         if proposal is None or proposal.slot == 0:
             return drafted
         batch = proposal.drafts.token.shape[0]
@@ -124,7 +129,7 @@ class Controller:
             proposal.drafts, proposal.continuation, proposal.length, self.context.slots, self.context.drafted,
             self.counters.device[counters.bucket(batch)], proposal.forwards,
         )  # fmt: skip
-        self.counters.count_step(batch, proposal.slot, proposal.width)
+        self.counters.count_step(batch, proposal.slot, proposal.width, proposal.copies)
         self.counters.log_now_and_then()
         if self.asynchronous:
             return token
@@ -239,8 +244,9 @@ def begin(proposer: Any, num_speculative_tokens: int, batch_size: int) -> None:
     """
     controller = _controller(proposer)
     if controller is not None:
-        engaged = num_speculative_tokens > 0 and controller.noted == batch_size
-        controller.proposal = Proposal(controller, batch_size, num_speculative_tokens) if engaged else None
+        counts = controller.noted
+        engaged = num_speculative_tokens > 0 and counts is not None and counts.shape[0] == batch_size
+        controller.proposal = Proposal(controller, counts, num_speculative_tokens) if engaged else None
 
 
 @_safe(lambda *_: None)

@@ -57,7 +57,7 @@ class Depth:
             min(longest, self.longest), self.best, self.drafted,
             self.counters.device[counters.bucket(batch.num_reqs)],
         )  # fmt: skip
-        self.counters.count_step(batch.num_reqs, forwards, self.ceiling)
+        self.counters.count_step(batch.num_reqs, forwards, self.ceiling, 0)
         self.counters.log_now_and_then()
 
 

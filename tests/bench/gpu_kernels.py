@@ -63,12 +63,12 @@ def confidence() -> None:
 
 
 def _confidence(rows: int, logits: list[torch.Tensor]) -> None:
-    target = torch.empty_like(logits[0])
+    target, scratch = torch.empty_like(logits[0]), top1.Scratch(logits[0].device)
     copy = graph_time(lambda i: target.copy_(logits[i]))
-    mine = graph_time(lambda i: top1.top1(logits[i]))
+    mine = graph_time(lambda i: top1.top1(logits[i], scratch))
     argmax = graph_time(lambda i: logits[i].argmax(-1))
     soft = graph_time(lambda i: torch.softmax(logits[i].float(), -1).max(-1))
-    host = host_time(lambda i: top1.top1(logits[i]))
+    host = host_time(lambda i: top1.top1(logits[i], scratch))
     print(
         f"  B = {rows:<38} {copy:>6.1f} {mine:>6.1f} {mine / copy:>6.2f} {argmax:>7.1f} {soft:>12.1f}"
         f" {soft / mine:>6.1f}x {host:>9.1f}"
@@ -81,7 +81,8 @@ def slot() -> None:
     continuation = torch.zeros(8, 8, dtype=torch.int32, device="cuda")
     length = torch.zeros(8, dtype=torch.int32, device="cuda")
     going, event = torch.zeros(1, dtype=torch.int32, pin_memory=True), torch.cuda.Event()
-    drafts = decide.Drafts.start(8, 8, torch.device("cuda"))
+    live = torch.ones(8, dtype=torch.int32, device="cuda")
+    drafts = decide.Drafts.start(live, 8, top1.Scratch(live.device))
 
     def ours(i: int) -> None:
         decide.take_slot(drafts, 0, logits[i], continuation, length, 0.28, 8)

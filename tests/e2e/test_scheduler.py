@@ -22,6 +22,21 @@ ON = {
 }
 # A request that never has a draft accepted: an average of 0, and the margin.
 NARROWEST = 1
+# Appended to the payload, in place of its own: lists cut where they lie, and every scheduled slot counted as a draft.
+SEED = """
+def cap_batch(scheduler, scheduler_output=None):
+    for request in scheduler.running:
+        average = getattr(request, AVERAGE, None)
+        if average is not None:
+            del request.spec_token_ids[math.ceil(average) + 1 :]
+
+
+def observe(scheduler, scheduler_output, request, num_accepted):
+    slots = len(scheduler_output.scheduled_spec_decode_tokens[request.request_id])
+    average = getattr(request, AVERAGE, None)
+    seen = num_accepted + (num_accepted >= slots)
+    setattr(request, AVERAGE, float(seen) if average is None else (average + seen) / 2)
+"""
 both = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
@@ -37,6 +52,14 @@ def facts(engine, patched) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def stock_facts(engine) -> dict[str, Any]:
     return run(engine, site=None, env={})
+
+
+@pytest.fixture(scope="module")
+def seed_facts(engine) -> dict[str, Any]:
+    with real.patched_overlay(engine) as site:
+        module = site / "vllm" / "_radiance" / "width.py"
+        module.write_text(module.read_text() + SEED)
+        return run(engine, site=site, env=ON)
 
 
 def widths(steps: list[dict[str, int]], name: str) -> list[int]:
@@ -60,6 +83,24 @@ def test_a_cold_start_keeps_full_width(facts, kind):
 def test_the_shared_placeholders_keep_their_length_and_values(facts):
     shared = facts["async"]["two_widths"]["shared"]
     assert shared == [[-1] * DRAFTS] * 14
+
+
+def test_l5_a_list_that_all_requests_share_is_not_cut_for_one_of_them(facts, seed_facts):
+    ours, seed = (found["async"]["two_widths"] for found in (facts, seed_facts))
+    assert len(seed["shared"][-1]) == NARROWEST  # cut for the one that accepts nothing, and so for the other
+    assert widths(seed["scheduled"], "good")[-1] == NARROWEST
+    assert len(ours["shared"][-1]) == DRAFTS
+    assert widths(ours["scheduled"], "good")[-1] == DRAFTS
+
+
+def test_l7_slots_that_hold_no_draft_do_not_lower_an_average(facts, seed_facts):
+    ours, seed = (found["async"]["grammar"] for found in (facts, seed_facts))
+    _, seed_letters, _ = seed["averages"]
+    assert seed_letters == 0  # a grammar allowed none of its drafts, which says nothing about drafting
+    assert widths(seed["scheduled"], "letters")[-1] == NARROWEST
+    digits, letters, _ = ours["averages"]
+    assert (digits, letters) == (3, None)
+    assert widths(ours["scheduled"], "letters")[-1] == DRAFTS
 
 
 @both

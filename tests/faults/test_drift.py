@@ -42,6 +42,20 @@ def test_the_anchor_is_missing(site: Path):
     assert error["next"] == "pip install --force-reinstall --no-deps vllm==0.33.0"
 
 
+def seed_apply(text: str, anchor: str) -> tuple[int, str]:
+    """Do as the seed did with the feature's variable unset: its exit code and what it says."""
+    return (0, "OK") if text.count(anchor) == 1 else (0, "WARN not applied (inert)")
+
+
+def test_l6_a_missing_anchor_is_no_success_whatever_the_environment_says(site: Path):
+    rewrite(site, SMALL_FILE, replace(LOOP, "        for req_id in list(scheduler_output.num_scheduled_tokens):\n"))
+    assert seed_apply((site / SMALL_FILE).read_text(), LOOP)[0] == 0
+    for environment in ({}, {"RADIANCE_DYNAMIC_WIDTH": "0"}, {"RADIANCE_DYNAMIC_WIDTH": "1"}):
+        with untouched(site):
+            assert tool("apply", "--json", site=site, env=environment).exit == 4
+    assert tool("status", "--json", site=site).exit == 3
+
+
 def test_the_anchor_is_there_twice(site: Path):
     rewrite(site, SMALL_FILE, replace(LOOP, LOOP + "            pass\n" + LOOP))
     error = refused(site)

@@ -41,7 +41,8 @@ class Job:
     """What to serve: a string is one user turn, a sequence of integers is a prompt in tokens.
 
     No end-of-text token is honoured, so every prompt gets exactly ``max_tokens``.
-    ``num_speculative_tokens`` 0 means no speculation.
+    ``num_speculative_tokens`` 0 means no speculation. ``together`` is how many prompts are handed
+    over at a time, the next when all of them are done; 0 means all.
     """
 
     prompts: Sequence[str | Sequence[int]]
@@ -53,6 +54,7 @@ class Job:
     seed: int = 0
     dtype: str = "float32"
     disable_padded_drafter_batch: bool = False
+    together: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Served:
 
     ``draft_tokens`` are the draft tokens that the target verified. ``logprobs`` holds per prompt
     and step the asked-for log probabilities by token id (empty when none were asked for).
+    ``batches`` holds for each batch of ``Job.together`` prompts the first three counters and
+    ``forwards``, those of the draft model (0 where the engine has processes of its own).
     ``controller`` holds the draft controller's counters (empty without one).
     """
 
@@ -69,6 +73,7 @@ class Served:
     texts: list[str]
     logprobs: list[list[dict[str, float]]]
     seconds: float
+    batches: list[dict[str, int]]
     drafts: int
     draft_tokens: int
     accepted_tokens: int

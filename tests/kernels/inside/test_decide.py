@@ -1,14 +1,19 @@
 import pytest
 import torch
 
-from kernels import counters, decide
+from kernels import counters, decide, top1
 
 TAU = 0.28
 
 
+def start(batch, width, device):
+    going = torch.ones(batch, dtype=torch.int32, device=device)
+    return decide.Drafts.start(going, width, top1.Scratch(torch.device(device)))
+
+
 def play(slots, cont=(), width=8, forwards=None, tau=TAU, device="cpu"):
     """Run one request through the rule, slots being (token, probability): its drafts, and the forwards run."""
-    drafts = decide.Drafts.start(1, width, torch.device(device))
+    drafts = start(1, width, device)
     continuation = torch.zeros(1, width, dtype=torch.int32, device=device)
     continuation[0, : len(cont)] = torch.tensor(cont, dtype=torch.int32, device=device)
     length = torch.tensor([len(cont)], dtype=torch.int32, device=device)
@@ -83,7 +88,7 @@ def test_kernel_equals_rule(width, seed, device):
     torch.manual_seed(seed)
     continuation, length, logits = random_case(width, device)
     forwards = 1 + seed
-    mine, theirs = (decide.Drafts.start(6, width, device) for _ in range(2))
+    mine, theirs = (start(6, width, device) for _ in range(2))
     for slot in range(min(width, forwards)):
         token = decide.take_slot(mine, slot, logits[slot], continuation, length, TAU, forwards)
         probability = torch.softmax(logits[slot], -1).amax(-1)
@@ -107,7 +112,7 @@ def test_nothing_is_proposed_that_nobody_proposed(seed, device):
     torch.manual_seed(seed)
     width = 1 + seed % 8
     continuation, length, logits = random_case(width, device)
-    drafts = decide.Drafts.start(6, width, device)
+    drafts = start(6, width, device)
     tokens = logits.argmax(-1).T
     probabilities = torch.softmax(logits, -1).amax(-1).T
     used = 0

@@ -1,7 +1,11 @@
+import sys
+from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from kernels import draft, guard
 
@@ -35,17 +39,20 @@ def certain(token, batch):
     return logits
 
 
-def propose(proposer, rows, width, device):
-    """Play vLLM's loop: note, begin, sample, then ask before every further forward."""
+def propose(proposer, rows, width, device, within_prompt=()):
+    """Play vLLM's loop: note, begin, sample, then ask before every further forward.
+
+    within_prompt: the rows of which nothing was sampled.
+    """
     own = getattr(proposer, draft.NAME, None)
     if own:
         own.note_lists(
             SimpleNamespace(
                 req_ids=[f"r{i}" for i in range(len(rows))],
-                token_ids_cpu=torch.tensor(rows).numpy(),
+                token_ids_cpu=np.array([row + [-1] * (64 - len(row)) for row in rows], np.int32),
                 num_tokens_no_spec=[len(row) for row in rows],
             ),
-            [row[-1:] for row in rows],
+            [[] if place in within_prompt else row[-1:] for place, row in enumerate(rows)],
         )
     draft.begin(proposer, width, len(rows))
     taken = []
@@ -80,6 +87,117 @@ def test_async_rows_keep_their_width(device):
     assert drafts.tolist() == [[30, 31, 0, 0]]
 
 
+def test_a_request_within_its_prompt_keeps_nobody_drafting(device, route):
+    rows = [[9, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3], [4, 4, 2, 6]]
+    proposer = Proposer([certain(5, 2).to(device)] * 4)
+    own = controller(device)
+    setattr(proposer, draft.NAME, own)
+    assert propose(proposer, rows, 4, device, within_prompt=[1]) == (1, [[5, 6, 7, 8], []])
+    counts = own.counters.total()
+    assert [counts[name] for name in ("proposals", "drafts", "tails", "tail_tokens")] == [1, 0, 1, 4]
+    assert [counts[name] for name in ("stopped_by_confidence", "stopped_by_depth")] == [0, 0]
+
+
+class Copies(TorchFunctionMode):
+    """Counts, by name, the calls in draft.py that bring a tensor's values to the host."""
+
+    def __init__(self):
+        self.calls = Counter()
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if sys._getframe(1).f_code.co_filename == draft.__file__:
+            self.calls[function.__name__] += 1
+        return function(*args, **(kwargs or {}))
+
+    def found(self):
+        to_host = ("copy_", "tolist", "item", "cpu", "numpy", "__bool__", "__float__", "__index__", "nonzero")
+        return {name: self.calls[name] for name in to_host if self.calls[name]}
+
+
+@pytest.mark.parametrize(
+    ("width", "asynchronous", "copies", "found"),
+    [
+        (4, False, 3, {"copy_": 3, "tolist": 1}),  # the fourth slot is the last: nobody asks
+        (4, True, 3, {"copy_": 3}),
+        (1, False, 0, {"tolist": 1}),
+        (1, True, 0, {}),
+    ],
+)
+def test_a_slot_takes_one_copy_at_most_and_one_that_the_cap_has_ended_none(width, asynchronous, copies, found, device):
+    proposer = Proposer([certain(5, 2).to(device)] * 4)
+    own = controller(device, asynchronous=asynchronous, drafts=width)
+    setattr(proposer, draft.NAME, own)
+    with Copies() as seen:
+        forwards, _ = propose(proposer, [[1, 2, 3], [4, 5]], width, device)
+    assert forwards == width
+    assert own.counters.total()["copies"] == copies
+    assert seen.found() == found
+
+
+def placeholders(drafts, width):
+    """What vLLM's runner reads of the drafts for the next step, under async scheduling: `width` in a row a request."""
+    assert isinstance(drafts, torch.Tensor)
+    flat = [*drafts.flatten().tolist(), *[None] * 99]  # past the end lies anything
+    return [flat[row * width : (row + 1) * width] for row in range(drafts.shape[0])]
+
+
+def test_l4_the_runner_under_async_scheduling_gets_a_tensor_of_full_width_and_no_gap(device):
+    """The seed handed it lists; a tensor as narrow as the loop left it would give a request its neighbour's drafts."""
+    seed = [[5], [6]]
+    with pytest.raises(AssertionError):
+        placeholders(seed, 4)
+    narrow = torch.tensor(seed)
+    assert placeholders(narrow, 4)[0] == [5, 6, None, None]
+    rows = [[9, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3], [4, 4, 2, 6]]
+    logits = certain(5, 2)
+    logits[1] = 0
+    logits[1, 6] = 0.1  # a guess, not worth a second forward
+    proposer = Proposer([logits.to(device)] * 4)
+    setattr(proposer, draft.NAME, controller(device, asynchronous=True))
+    forwards, drafts = propose(proposer, rows, 4, device)
+    assert (forwards, drafts.dtype) == (1, torch.int64)
+    assert placeholders(drafts, 4) == [[5, 6, 7, 8], [6, 0, 0, 0]]
+
+
+class Seed:
+    """The seed's flags: set where a proposal may stop early, and left as they are where it does not apply."""
+
+    def __init__(self):
+        self.gate, self.stop = {}, False
+
+    def begin(self, skip):
+        if not skip:
+            self.gate, self.stop = {}, False
+
+
+def test_l3_a_proposal_that_is_vllms_finds_nothing_of_the_one_before(device):
+    seed = Seed()
+    seed.begin(skip=False)
+    seed.gate, seed.stop = {"kept": [1]}, True
+    seed.begin(skip=True)
+    assert (seed.gate, seed.stop) == ({"kept": [1]}, True)
+
+    rows = [[9, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3]]
+    proposer = Proposer([certain(5, 1).to(device)] * 4)
+    setattr(proposer, draft.NAME, controller(device))
+    for _ in range(2):  # ours and vLLM's in turn; ours may even have been left half way
+        draft.begin(proposer, 4, 1)
+        assert draft.sample(proposer, torch.zeros(1, 1)) is None
+        assert not draft.stopped(proposer)
+        kept = torch.ones(1, 4, dtype=torch.int64)
+        assert draft.finish(SimpleNamespace(drafter=proposer, num_spec_tokens=4), kept) is kept
+        assert propose(proposer, rows, 4, device)[0] == 1
+        getattr(proposer, draft.NAME).note_lists(
+            SimpleNamespace(req_ids=["r0"], token_ids_cpu=torch.tensor(rows).numpy(), num_tokens_no_spec=[11]), [[3]]
+        )
+        draft.begin(proposer, 4, 1)
+        draft.sample(proposer, torch.zeros(1, 1))
+        assert draft.stopped(proposer)
+        draft.begin(proposer, 0, 1)  # vLLM asks for no draft at all: the flags go with the proposal
+        assert not draft.stopped(proposer)
+        getattr(proposer, draft.NAME).noted = None
+
+
 def test_a_proposal_whose_tokens_were_not_noted_is_vllms(device):
     proposer = Proposer([certain(5, 1).to(device)])
     setattr(proposer, draft.NAME, controller(device))
@@ -96,7 +214,7 @@ def test_nothing_of_one_proposal_is_left_for_the_next(device):
     own = controller(device)
     setattr(proposer, draft.NAME, own)
     propose(proposer, rows, 4, device)
-    assert (own.proposal, own.noted) == (None, 0)
+    assert (own.proposal, own.noted) == (None, None)
     draft.begin(proposer, 4, 1)  # vLLM skipped the note: a warm-up
     assert not draft.stopped(proposer)
 

@@ -36,6 +36,18 @@ def test_banned_tokens_count_for_nothing(device):
     assert probability.tolist() == [1.0, 0.5]
 
 
+@pytest.mark.parametrize("vocab", [7, 5000])
+@pytest.mark.parametrize("top1_of", [top1.top1, top1.top1_reference])
+def test_a_row_without_a_maximum_has_no_probability_and_a_token_all_the_same(vocab, top1_of, device):
+    values = torch.zeros(4, vocab, device=device)
+    values[0] = float("-inf")
+    values[1] = float("nan")
+    values[2, vocab // 2] = float("nan")
+    token, probability = top1_of(values)
+    assert ((token >= 0) & (token < vocab)).all()
+    assert probability.isnan().tolist() == [True, True, True, False]  # so that drafting stops
+
+
 def test_large_logits_do_not_overflow(device):
     values = torch.tensor([[3e38, 3e38, -3e38], [-3e38, -3e38, -3e38]], device=device)
     token, probability = top1.top1(values)
@@ -75,3 +87,14 @@ def test_padding_columns_never_win(padding, device):
     wanted_token, wanted = top1.top1_reference(values[:, :-padding])
     assert torch.equal(got_token, wanted_token)
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=0)
+
+
+def test_one_scratch_serves_calls_of_any_shape(device):
+    scratch = top1.Scratch(device)
+    for rows, vocab in [(2, 9000), (64, 257), (1, 3), (9, 20000), (2, 9000)]:
+        values = logits(rows, vocab, torch.float32, device)
+        token, probability = top1.top1(values, scratch)
+        wanted_token, wanted = top1.top1_reference(values)
+        assert torch.equal(token, wanted_token)
+        torch.testing.assert_close(probability, wanted, rtol=1e-5, atol=0)
+        assert not scratch.arrived.any()

