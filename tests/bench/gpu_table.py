@@ -79,6 +79,8 @@ def measure(names: list[str], options: argparse.Namespace) -> None:
             time.sleep(0.2)
             done = {name for name in waiting if engines[name].poll() is not None}
             waiting -= done | {name for name in waiting if (hold / f"{name}.ready").exists()}
+        while options.gate and not options.gate.exists():
+            time.sleep(0.2)
         for name, engine in engines.items():
             began = time.monotonic()
             (hold / f"{name}.go").touch()
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--together", type=int, default=5, help="engines on the card at once")
     parser.add_argument("--stagger", type=float, default=2.0, help="seconds between two starts")
     parser.add_argument("--engine", default="{}", help="more LLM arguments, JSON")
+    parser.add_argument("--gate", type=Path, help="file to wait for before anything is measured")
     parser.add_argument("--out", type=Path, default=Path("gpu_table.jsonl"))
     parser.add_argument("--logs", type=Path, default=Path())
     options = parser.parse_args()
