@@ -15,6 +15,11 @@ import numpy as np
 from .cost import Costs
 
 
+# Drafting starts again for at least this much more: its first forward has no rows yet, and a
+# hope that is just enough is mostly a hope.
+RESTART = 1.1
+
+
 @dataclass(frozen=True)
 class Outlook:
     """What is expected of a batch of B requests, as probabilities, each [B] float64.
@@ -79,7 +84,10 @@ def choose(slots: Slots, costs: Costs, widths: Sequence[int], most: int, drafted
     depths = np.arange(min(widths[0], 1), most + 1)[:, None]
     # [depths, widths]: tokens a second if every step were like this.
     rate = (batch + slots.accepted(rows, depths)) / (costs.step + costs.row * batch * rows + costs.forward * depths)
-    best = int(rate.max(axis=1).argmax())
+    by_depth = rate.max(axis=1)
+    best = int(by_depth.argmax())
+    if not drafted and by_depth[best] < RESTART * by_depth[0]:
+        best = 0
     price = float(rate[best].max()) * costs.row * batch
     now = slots.accepted(rows, np.full_like(rows, drafted)) - price * rows
     return Choice(forwards=int(depths[best, 0]), rows=widths[int(now.argmax())])

@@ -7,6 +7,7 @@ scheduling, which is early enough.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,7 +27,7 @@ RUNS = (0, 3, 4, 6, 9, 14, 24)
 
 def run_class(run: int) -> int:
     """Return the index in RUNS of the largest entry not above `run` (tokens)."""
-    return sum(size <= run for size in RUNS) - 1
+    return bisect.bisect_right(RUNS, run) - 1
 
 
 class Repetition:

@@ -26,6 +26,8 @@ PLANNER, HISTORY, PLAN = "_radiance_planner", "_radiance_history", "_radiance_pl
 SCHEDULE = "RADIANCE_DRAFT_SCHEDULE"
 # What a batch size starts with: costs are told apart only by steps that differ.
 TRIES = tuple(Choice(f, r) for f, r in ((2, 2), (1, 2), (3, 1), (2, 4), (1, 1), (4, 3), (2, 1), (0, 2)) * 2)
+# After so many steps without drafts, a few with some: what made them dear may be over.
+IDLE, AGAIN = 512, TRIES[:6]
 # Later, every so many steps, something next to the choice.
 TRY_EVERY = 32
 NEAR: tuple[Callable[[Choice, Sequence[int]], Choice], ...] = (
@@ -66,6 +68,8 @@ class Planner:
         self.drafted = 0
         self.plan: Plan | None = None
         self._steps = 0
+        # Steps in a row for which nothing was drafted.
+        self._idle = 0
         self._log_next = time.monotonic() + settings.current().log_seconds
         # Of the last choice, see Plan.
         self.expected: tuple[float, ...] = ()
@@ -80,8 +84,13 @@ class Planner:
         costs = self.costs.costs(batch)
         if costs is None or self.costs.seen(batch) < len(TRIES):
             return self._tried(TRIES[self._steps % len(TRIES)], widths, most)
+        if self._idle == IDLE + len(AGAIN):
+            self._idle = 0
         slots = self.beliefs.slots(histories, self.ceiling)
         choice = choose(slots, costs, widths, most, self.drafted)
+        self._idle = 0 if choice.forwards else self._idle + 1
+        if self._idle > IDLE:
+            return self._tried(AGAIN[self._idle - IDLE - 1], widths, most)
         self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
         if self._steps % TRY_EVERY == 0 and choice.forwards:
             self.expected = ()

@@ -65,6 +65,8 @@ def test_a_choice_is_within_bounds_and_beats_every_fixed_depth(requests, most, d
     assert 0 <= choice.forwards <= most
     assert choice.rows in WIDTHS
     slots = seen.slots(8)
+    if choice.forwards == 0 and drafted == 0:
+        return  # starting anew takes more than being better, see RESTART
 
     def rate(rows, forwards):
         return (batch + slots.at(rows, forwards).sum()) / costs.of(batch, rows, forwards)
@@ -132,6 +134,27 @@ def test_on_recorded_traces_the_policy_is_no_worse_than_the_best_fixed_depth(tex
     ours = simulate.replay(loop, policy, c, simulate.H200[c])
     assert ours.rate >= 0.98 * max(fixed.values())
     assert fixed[8] < fixed[4] < fixed[2]
+
+
+def busy_host(step, seconds):
+    """What a scheduler sees of steps that other starting processes and compilations disturb (H200, five engines)."""
+    random = np.random.default_rng(step)
+    if step < 3:
+        return seconds * 40
+    slow = max(seconds, 20e-3) if step < 200 else seconds
+    stalls = random.choice([0.05, 3.0]) if random.random() < 0.06 else 1.0
+    return slow * random.normal(1, 0.08) * stalls
+
+
+@pytest.mark.parametrize("temperature", record.TEMPERATURES)
+@pytest.mark.parametrize("c", [1, 8])
+def test_costs_learnt_on_a_busy_host_are_soon_forgotten(texts, temperature, c):
+    """Issue 4: on the card, rows looked free for as long as the host was the slower one, and stayed so."""
+    loop = texts[temperature] * (6 if c == 1 else 24)
+    policy, knowing = simulate.Adaptive(), simulate.Adaptive()
+    ours = simulate.replay(loop, policy, c, simulate.H200[c], busy_host)
+    best = simulate.replay(loop, knowing, c, simulate.H200[c])
+    assert ours.rate >= 0.96 * best.rate
 
 
 def test_where_drafting_does_not_pay_it_all_but_ends_and_it_comes_back(texts):
