@@ -7,47 +7,19 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 
 from radiance_patch import __version__, commit, doctor, plan, registry, report, signals, state, status, target
+from radiance_patch.cli_check import check_command
 from radiance_patch.errors import MEANING, Exit, PatchError, WriteError
+from radiance_patch.hunk import Hunk
+from radiance_patch.options import options, say, waiting
 from radiance_patch.plan import Plan
 from radiance_patch.target import Target
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {meaning}" for code, meaning in MEANING.items())
-
-
-def say(message: str) -> None:
-    """Talk to the person on stderr; stdout carries the result alone."""
-    click.echo(message, err=True)
-
-
-def options(command: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add the options every command has."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object (schema 1) on stdout."),
-        click.option(
-            "--target",
-            "place",
-            metavar="DIR|PYTHON",
-            help="A site-packages folder that holds vllm/, or a Python executable. Default: this environment.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-waiting = click.option(
-    "--lock-timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=60,
-    show_default=True,
-    help="How long to wait for another radiance-patch at work on the same vLLM.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
@@ -132,7 +104,7 @@ def status_command(**common: Any) -> Exit:
             "hunks": report.hunk_json(result.hunks),
             "problems": result.problems,
             "next": result.next_step,
-            "supported": [str(version) for version in registry.supported(registry.hunks())],
+            "supported": _supported(registry.hunks()),
         }
         click.echo(report.dump(report.envelope("status", result.exit, result.summary, found, **more)))
     else:
@@ -150,7 +122,7 @@ def list_command(**common: Any) -> Exit:
       radiance-patch list --json
     """
     hunks = registry.hunks()
-    releases = [str(version) for version in registry.supported(hunks)]
+    releases = _supported(hunks)
     if common["as_json"]:
         rows = [
             {
@@ -193,6 +165,9 @@ def doctor_command(**common: Any) -> Exit:
             mark = click.style("ok", fg="green") if finding.exit is Exit.OK else click.style("!!", fg="red")
             click.echo(f"{mark}  {finding.topic:<{wide}}  {finding.text}")
     return code
+
+
+cli.add_command(check_command)
 
 
 def main() -> NoReturn:
@@ -257,6 +232,10 @@ def _unreadable(error: OSError) -> PatchError:
         why=error.strerror or str(error),
         next_step="run the same command as the user who owns the environment; if that is you: radiance-patch doctor",
     )
+
+
+def _supported(hunks: list[Hunk]) -> list[str]:
+    return [str(version) for version in registry.supported(hunks)]
 
 
 def _files(planned: Plan) -> str:

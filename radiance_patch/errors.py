@@ -58,6 +58,10 @@ class BrokenInstallError(PatchError):
     """radiance-patch itself is incomplete: a hunk does not import, or the payload is missing."""
 
 
+class FetchError(PatchError):
+    """A published release cannot be found or read."""
+
+
 class DriftError(PatchError):
     """vLLM's code is not what the hunks were proved on."""
 

@@ -175,7 +175,7 @@ def _judge(hunks: list[Hunk], target: Target, pristine: dict[str, Image]) -> lis
 
 def _refusal(target: Target, hunks: list[Hunk], verdicts: list[Verdict], *, accept: bool) -> PatchError | None:
     """Say why these verdicts forbid an apply, if they do."""
-    refused = {"drifted", "missing-file"} | (set() if accept else {"needs-review"})
+    refused = rewrite.REFUSED - ({"needs-review"} if accept else set())
     bad = [verdict for verdict in verdicts if verdict.state in refused]
     if not bad:
         return None
