@@ -55,5 +55,5 @@ def _releases(
         return
     for distribution in distributions:
         newest = [publishes.wheels(distribution).newest()] if latest else []
-        for version in [*versions, *newest]:
+        for version in dict.fromkeys([*versions, *newest]):
             yield publishes.release(distribution, version)

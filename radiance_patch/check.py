@@ -121,13 +121,13 @@ def _elsewhere(release: Release, hunk: Hunk) -> Verdict:
 
 
 def _difference(release: Release, verdict: Verdict, reference: Reference) -> tuple[str, str]:
-    """Show what changed in a function since the nearest release that this form was proved on, or why that is not shown.
+    """Show what changed in a function since the nearest release that the hunk was proved on, or why that is not shown.
 
     Returns detail and diff.
     """
     assert verdict.insertion is not None
-    scope, proved = verdict.insertion[1].anchor.scope, sorted(map(Version, verdict.insertion[1].fingerprints))
-    near = registry.nearest(release.public, proved, 1)[0]
+    scope = verdict.insertion[1].anchor.scope
+    near = registry.nearest(release.public, sorted(verdict.hunk.releases - {release.public}), 1)[0]
     detail = f"{scope} has changed since {near}"
     try:
         old = reference(release.distribution, near)
