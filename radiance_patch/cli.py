@@ -53,11 +53,12 @@ def apply(check: bool, diff: bool, only: tuple[str, ...], accept_unreviewed: boo
     with commit.locked(found, shared=dry, timeout=common["lock_timeout"], say=say):
         _recover(found, dry=dry)
         planned = plan.for_apply(found, hunks, state.load(found), only, accept=accept_unreviewed)
-        if planned.refusal and not dry:
-            _print_refusal(found, planned, as_json=common["as_json"])
-        if dry:
-            return _print_dry(found, planned, check=check, diff=diff, as_json=common["as_json"])
-        commit.run(found, planned)
+        if not dry and not planned.refusal:
+            commit.run(found, planned)
+    if planned.refusal:
+        _print_refusal(found, planned, as_json=common["as_json"])
+    if dry:
+        return _print_dry(found, planned, check=check, diff=diff, as_json=common["as_json"])
     word = f"applied, {_files(planned)} written" if planned.changes else "already applied, nothing written"
     _print_plan("apply", found, planned, word, as_json=common["as_json"])
     return Exit.OK
@@ -96,15 +97,16 @@ def status_command(**common: Any) -> Exit:
       radiance-patch status
       radiance-patch status --json --target /opt/venv/bin/python
     """
-    found = target.find(common["place"])
+    found, hunks = target.find(common["place"]), registry.hunks()
     with commit.locked(found, shared=True, timeout=common["lock_timeout"], say=say):
-        result = status.inspect(found, registry.hunks())
+        result = status.inspect(found, hunks)
     if common["as_json"]:
         more = {
             "hunks": report.hunk_json(result.hunks),
             "problems": result.problems,
             "next": result.next_step,
-            "supported": _supported(registry.hunks()),
+            "supported": _supported(hunks),
+            "nearest": [str(version) for version in registry.nearest(found.public, registry.supported(hunks))],
         }
         click.echo(report.dump(report.envelope("status", result.exit, result.summary, found, **more)))
     else:
@@ -204,10 +206,18 @@ def main() -> NoReturn:
 
 
 def _fail(error: PatchError, command: str, *, as_json: bool) -> NoReturn:
+    _solve(error)
     if as_json:
         click.echo(report.dump(report.error_json(command, error)))
     say(report.error_text(error))
     sys.exit(error.exit)
+
+
+def _solve(error: PatchError) -> None:
+    if error.puzzle:
+        from radiance_patch import puzzle  # noqa: PLC0415  # its HTTP library takes longer to import than status takes
+
+        puzzle.solve(error)
 
 
 def _end(code: Exit, command: str, what: str, next_step: str, *, as_json: bool) -> NoReturn:
@@ -251,6 +261,7 @@ def _recover(found: Target, *, dry: bool) -> None:
 
 def _print_refusal(found: Target, planned: Plan, *, as_json: bool) -> NoReturn:
     assert planned.refusal is not None
+    _solve(planned.refusal)
     if as_json:
         body = report.error_json("apply", planned.refusal)
         body["target"] = report.describe(found)
@@ -263,8 +274,6 @@ def _print_refusal(found: Target, planned: Plan, *, as_json: bool) -> NoReturn:
 
 
 def _print_dry(found: Target, planned: Plan, *, check: bool, diff: bool, as_json: bool) -> Exit:
-    if planned.refusal:
-        _print_refusal(found, planned, as_json=as_json)
     code = Exit.NOT_APPLIED if check and planned.changes else Exit.OK
     if diff and not as_json:
         click.echo(report.diff_text(planned.changes), nl=False)

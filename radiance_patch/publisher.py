@@ -30,15 +30,19 @@ LISTING = "//names"
 
 
 class Publisher:
-    """Gives published releases, through the indexes pip is configured for; pip and each index are asked once."""
+    """Gives published releases, through the indexes pip is configured for; pip and each index are asked once.
 
-    def __init__(self) -> None:
+    patience: seconds to wait for an answer, once, where that is less than what pip is told.
+    """
+
+    def __init__(self, patience: float | None = None) -> None:
+        self._patience = patience
         self._found: dict[str, Found] = {}
 
     @functools.cached_property
     def session(self) -> Session:
         """What is fetched with. Raises FetchError when pip's configuration cannot be read."""
-        return Session(pipconfig.read())
+        return Session(pipconfig.read(), self._patience)
 
     @property
     def received(self) -> int:

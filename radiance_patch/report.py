@@ -135,12 +135,14 @@ def error_text(error: PatchError) -> str:
     lines = [click.style("error: ", fg="red", bold=True) + error.what]
     lines += [f"  where: {error.where}"] if error.where else []
     lines += [f"  why:   {error.why}"] if error.why else []
+    lines += [f"         {line}" for line in diff_lines(error.diff)]
     return "\n".join([*lines, f"  next:  {error.next_step}"])
 
 
 def error_json(command: str, error: PatchError, code: Exit | None = None) -> dict[str, Any]:
     """Turn a failure into JSON. code: the exit code, where it is not the error's own."""
     detail = {"what": error.what, "where": error.where, "why": error.why, "next": error.next_step}
+    detail |= {"diff": error.diff} if error.diff else {}
     return envelope(command, error.exit if code is None else code, error.what, error=detail)
 
 

@@ -17,15 +17,21 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Session(requests.Session):
-    """A session that counts what it receives of wheels: `received`, in bytes, as the servers announce it."""
+    """A session that counts what it receives of wheels: `received`, in bytes, as the servers announce it.
 
-    def __init__(self, config: PipConfig) -> None:
+    patience: seconds to wait for an answer, once; without, as long as pip does and as often.
+    """
+
+    def __init__(self, config: PipConfig, patience: float | None = None) -> None:
         super().__init__()
         self.received = 0
         self.config = config
         self.cert = config.client_cert
         self.headers["User-Agent"] = f"radiance-patch/{__version__}"
-        self.mount("https://", HTTPAdapter(max_retries=urllib3.Retry(3, backoff_factor=0.25)))
+        self._timeout = config.timeout if patience is None else patience
+        retries = urllib3.Retry(3 if patience is None else 0, backoff_factor=0.25)
+        for scheme in ("http://", "https://"):
+            self.mount(scheme, HTTPAdapter(max_retries=retries))
         self.hooks["response"].append(self._count)
         self._logins = _logins(config)
 
@@ -40,7 +46,7 @@ class Session(requests.Session):
             kwargs["verify"] = self.config.cert
         if self.config.proxy:
             kwargs["proxies"] = {"http": self.config.proxy, "https": self.config.proxy}
-        kwargs.setdefault("timeout", self.config.timeout)
+        kwargs.setdefault("timeout", self._timeout)
         kwargs.setdefault("auth", self._logins.get(urllib.parse.urlsplit(address).netloc.rpartition("@")[2]))
         return super().request(method, address, *args, **kwargs)
 
