@@ -30,6 +30,7 @@ lint: venv ## Check style and types
 
 matrix: venv ## Apply, status, apply, revert on every supported release of both distributions; writes the README's table
 	@$(RUN) -m tests.matrix
+	@$(RUN) -m tests.readme
 
 support: venv ## With V=0.34.0: fill the fingerprints of a new release, show what to review (ACCEPT="HUNK ..." once read)
 	@$(RUN) -m tests.support $(V) $(if $(ACCEPT),--accept $(ACCEPT))

@@ -16,6 +16,7 @@ from radiance_patch.release import Release
 
 
 def check(
+    publishes: Publisher,
     hunks: list[Hunk],
     versions: Sequence[Version],
     *,
@@ -28,9 +29,8 @@ def check(
 
     Raises FetchError when one cannot be found or read; then nothing was judged.
     """
-    publishes = Publisher()
-    found = list(_releases(publishes, versions, latest=latest, distributions=distributions, wheel=wheel, source=source))
-    return [_judged(each, hunks, publishes) for each in found]
+    asked = _releases(publishes, versions, latest=latest, distributions=distributions, wheel=wheel, source=source)
+    return [_judged(each, hunks, publishes) for each in list(asked)]
 
 
 def _judged(each: Release, hunks: list[Hunk], publishes: Publisher) -> Checked:

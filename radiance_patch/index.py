@@ -16,7 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from radiance_patch.errors import FetchError
-from radiance_patch.web import Session, shown
+from radiance_patch.web import Session, shown, without_credentials
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def find(distribution: str, session: Session) -> Found:
         try:
             wheels += [wheel for wheel in _wheels(url, distribution, session) if _is_of(wheel, distribution)]
         except (requests.RequestException, OSError, ValueError, UnsupportedAPIVersion) as error:  # noqa: PERF203
-            failures.append(f"{shown(url)}: {error}")
+            failures.append(f"{shown(url)}: {without_credentials(str(error))}")
     return Found(distribution, tuple(wheels), tuple(failures))
 
 

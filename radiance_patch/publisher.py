@@ -22,7 +22,7 @@ from radiance_patch.archive import WheelFile
 from radiance_patch.errors import FetchError
 from radiance_patch.index import Found, Wheel, local_path
 from radiance_patch.release import Release
-from radiance_patch.web import Session, shown
+from radiance_patch.web import Session, shown, without_credentials
 
 CHUNK = 1 << 20
 # Beside a wheel's own names in the cache, where no member can have it.
@@ -37,12 +37,19 @@ class Publisher:
 
     def __init__(self, patience: float | None = None) -> None:
         self._patience = patience
+        self._open = contextlib.ExitStack()
         self._found: dict[str, Found] = {}
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._open.close()
 
     @functools.cached_property
     def session(self) -> Session:
         """What is fetched with. Raises FetchError when pip's configuration cannot be read."""
-        return Session(pipconfig.read(), self._patience)
+        return self._open.enter_context(Session(pipconfig.read(), self._patience))
 
     @property
     def received(self) -> int:
@@ -59,7 +66,7 @@ class Publisher:
         """Return a published release. Raises FetchError when there is none."""
         wheel = self.wheels(distribution).wheel(version)
         path = local_path(wheel.url)
-        files = WheelFile(path) if path else Published(wheel, self.session)
+        files = WheelFile(path) if path else Published(wheel, self.session, self._open)
         return Release(distribution, wheel.version, wheel.name, files, wheel.size)
 
     def reference(self, distribution: str, version: Version) -> Release:
@@ -78,8 +85,9 @@ def read(release: Release, names: Iterable[str]) -> None:
 class Published:
     """The files of a published wheel, kept in the cache once fetched. Raises FetchError when the server fails."""
 
-    def __init__(self, wheel: Wheel, session: Session) -> None:
+    def __init__(self, wheel: Wheel, session: Session, opened: contextlib.ExitStack) -> None:
         self._wheel = wheel
+        self._open = opened
         self._session = session
         self._key = wheel.sha256 or shown(wheel.url)
         self._zip: zipfile.ZipFile | None = None
@@ -105,14 +113,14 @@ class Published:
     def _opened(self) -> zipfile.ZipFile:
         if self._zip is None:
             try:
-                self._zip = remotezip.RemoteZip(self._wheel.url, session=self._session)
+                self._zip = self._open.enter_context(remotezip.RemoteZip(self._wheel.url, session=self._session))
             except (remotezip.RemoteZipError, remotezip.RemoteIOError, zipfile.BadZipFile):
-                self._zip = zipfile.ZipFile(self._whole())
+                self._zip = self._open.enter_context(zipfile.ZipFile(self._whole()))
         return self._zip
 
     def _whole(self) -> IO[bytes]:
         """Fetch the wheel into a file without a name; its hash is checked where the index gave one."""
-        file = tempfile.TemporaryFile()  # noqa: SIM115  # it is closed with the archive made of it
+        file = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # the linter takes it for open()
         sums = hashlib.sha256()
         with self._session.get(self._wheel.url, stream=True) as answer:
             answer.raise_for_status()
@@ -131,7 +139,7 @@ class Published:
         try:
             yield
         except (requests.RequestException, remotezip.RemoteIOError, remotezip.RemoteZipError, OSError) as error:
-            why = str(error)
+            why = without_credentials(str(error))
         except (zipfile.BadZipFile, EOFError) as error:
             why = f"it is no whole wheel: {error}"
         else:

@@ -27,8 +27,9 @@ def _difference(puzzle: Puzzle) -> str:
     if puzzle.published is None:
         wanted = puzzle.rebuild() if puzzle.rebuild else None
         return explain.file(wanted, puzzle.found, ("as applied", str(puzzle.path))) if wanted is not None else ""
-    release = Publisher(PATIENCE).reference(*puzzle.published)
-    published = release.files.read(puzzle.name) or b""
+    with Publisher(PATIENCE) as publisher:
+        release = publisher.reference(*puzzle.published)
+        published = release.files.read(puzzle.name) or b""
     names = (f"{release}/{puzzle.name.removeprefix('vllm/')}", str(puzzle.path))
     if puzzle.scope is None:
         return explain.file(published, puzzle.found, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
@@ -76,6 +77,11 @@ def _logins(config: PipConfig) -> Mapping[str, tuple[str, str]]:
         for place in places
         if place.username
     }
+
+
+def without_credentials(text: str) -> str:
+    """Return a library's message as it may be printed: the URLs in it without credentials."""
+    return re.sub(r"//[^/\s@]*@", "//", text)
 
 
 def shown(url: str) -> str:

@@ -34,9 +34,8 @@ class FillError(Exception):
     """A fingerprint cannot be written into a hunk's file; the text says why and what to do."""
 
 
-def published(version: Version) -> list[str]:
+def published(publisher: Publisher, version: Version) -> list[str]:
     """Return the distributions that have a wheel of a version."""
-    publisher = Publisher()
     return [name for name in DISTRIBUTIONS if version in {wheel.version for wheel in publisher.wheels(name).wheels}]
 
 
@@ -80,15 +79,15 @@ def _with_entry(text: str, table: ast.Dict, version: Version, print_: str) -> st
     return "".join(lines)
 
 
-def support(version: Version, accepted: set[str]) -> int:
+def support(publisher: Publisher, version: Version, accepted: set[str]) -> int:
     """Fill what can be filled, show the rest, and return the exit code: 0 once the release is supported."""
     started, hunks = time.monotonic(), registry.hunks()
     if unknown := accepted - {hunk.id for hunk in hunks}:
         raise FillError(f"no hunk is called {', '.join(sorted(unknown))}; radiance-patch list names them")
-    distributions = published(version)
+    distributions = published(publisher, version)
     if not distributions:
         raise FillError(f"no wheel of {version} is published under {' or '.join(DISTRIBUTIONS)}")
-    results = asked.check(hunks, [version], distributions=distributions)
+    results = asked.check(publisher, hunks, [version], distributions=distributions)
     for result in results:
         click.echo(f"{result.release}: as {results[0].release}\n" if _alike(result, results) else f"{_shown(result)}\n")
     left = _filled(hunks, version, results, accepted)
@@ -146,7 +145,8 @@ def main() -> int:
     parser.add_argument("--accept", nargs="+", action="extend", default=[], metavar="HUNK")
     arguments = parser.parse_args()
     try:
-        return support(arguments.version, set(arguments.accept))
+        with Publisher() as publisher:
+            return support(publisher, arguments.version, set(arguments.accept))
     except PatchError as error:
         click.echo(report.error_text(error), err=True)
     except FillError as error:

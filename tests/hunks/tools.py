@@ -209,7 +209,7 @@ def _renamed(hunk: Hunk) -> bytes:
 CHANGES: dict[str, tuple[Callable[[Hunk], bytes], str, str]] = {
     "gone": (_gone, "drifted", "no longer contains `"),
     "doubled": (_doubled, "drifted", r"` 2 times \(lines \d+, \d+\)"),
-    "moved": (_moved, "drifted", r"no longer contains `.*`, which stands in .*_helper \(line \d+\)"),
+    "moved": (_moved, "moved", r"no longer contains `.*`, which stands in .*_helper \(line \d+\)"),
     "changed": (_changed, "needs-review", "has changed since"),
     "renamed": (_renamed, "drifted", "has no function"),
 }
