@@ -42,15 +42,21 @@ def first_line(diff: str) -> int | None:
 def statement(source: Source, anchor: Anchor) -> str:
     """Show a lost anchor beside what is most like it: statements of its function, or functions of its file."""
     try:
-        inside = locate.scope(source, anchor.scope)
-    except LocateError:
-        wanted, found = f"def {anchor.scope}", [(line, f"def {name}") for line, name in _functions(source.tree, "")]
-    else:
-        (pattern,) = ast.parse(anchor.statement).body
-        wanted, found = _heading(pattern), [(node.lineno, _heading(node)) for node in locate.statements(inside)]
+        wanted, found = _candidates(source, anchor)
+    except RecursionError:  # how CPython says that a tree is too deep
+        return ""
     ratio = {line: difflib.SequenceMatcher(None, wanted, text, autojunk=False).ratio() for line, text in found}
     near = sorted((entry for entry in found if ratio[entry[0]] >= ALIKE), key=lambda entry: -ratio[entry[0]])[:3]
     return "\n".join([f"-{wanted}", *(f"+{text}   (line {line})" for line, text in near)])
+
+
+def _candidates(source: Source, anchor: Anchor) -> tuple[str, list[Line]]:
+    try:
+        inside = locate.scope(source, anchor.scope)
+    except LocateError:
+        return f"def {anchor.scope}", [(line, f"def {name}") for line, name in _functions(source.tree, "")]
+    (pattern,) = ast.parse(anchor.statement).body
+    return _heading(pattern), [(node.lineno, _heading(node)) for node in locate.statements(inside)]
 
 
 def _heading(node: ast.stmt) -> str:

@@ -39,11 +39,6 @@ def read() -> PipConfig:
     options = parse(_pip("config", "list"))
     no_index = options.get("no-index", "").lower() in ("1", "true", "yes", "on", "y", "t")
     extra = options.get("extra-index-url", "").split()
-    timeout = options.get("timeout") or options.get("default-timeout") or PipConfig.timeout
-    try:
-        seconds = float(timeout)
-    except ValueError:
-        raise FetchError("pip's timeout is no number.", why=repr(timeout), next_step="pip config debug") from None
     return PipConfig(
         indexes=() if no_index else (options.get("index-url") or _default_index(), *extra),
         find_links=tuple(options.get("find-links", "").split()),
@@ -51,7 +46,7 @@ def read() -> PipConfig:
         cert=options.get("cert"),
         client_cert=options.get("client-cert"),
         proxy=options.get("proxy"),
-        timeout=seconds,
+        timeout=float(options.get("timeout") or options.get("default-timeout") or PipConfig.timeout),
     )
 
 

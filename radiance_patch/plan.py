@@ -160,7 +160,7 @@ def _pristine(target: Target, names: set[str], old: State | None) -> dict[str, I
                 where=path,
                 why="its content is not what RECORD lists for it" if name in rows else "RECORD does not list it",
                 next_step=state.reinstall(target),
-                puzzle=Puzzle(path, name, now.data, (target.distribution, target.public)),
+                puzzle=Puzzle(path, name, now.data, (target.distribution, target.public)) if name in rows else None,
             )
         if rewrite.SENTINEL.encode() in now.data:
             raise InconsistentError(

@@ -20,7 +20,6 @@ SCHEMA = 1
 STATES = {
     "applied": "green",
     "pristine": "cyan",
-    "same": "green",
     "upstreamed": "cyan",
     "outdated": "yellow",
     "needs-review": "yellow",
@@ -80,7 +79,7 @@ def hunk_table(rows: Iterable[HunkStatus]) -> str:
 
 def _hunk_line(row: HunkStatus | Row, wide: int) -> str:
     place = f"{row.file}:{row.line}" if row.line else row.file
-    state = click.style(f"{row.state:<12}", fg=STATES[row.state])
+    state = click.style(f"{row.state:<12}", fg=STATES.get(row.state, "green"))  # check calls it `same`
     return f"  {state}  {row.id:<{wide}}  {place}" + (f"  {row.detail}" if row.detail else "")
 
 
