@@ -18,7 +18,7 @@ import requests
 from packaging.version import Version
 
 from radiance_patch import index, pipconfig, store
-from radiance_patch.archive import WheelFile
+from radiance_patch.archive import Files, WheelFile
 from radiance_patch.errors import FetchError
 from radiance_patch.index import Found, Wheel, local_path
 from radiance_patch.release import Release
@@ -39,6 +39,7 @@ class Publisher:
         self._patience = patience
         self._open = contextlib.ExitStack()
         self._found: dict[str, Found] = {}
+        self._files: dict[str, Files] = {}
 
     def __enter__(self) -> Publisher:
         return self
@@ -65,9 +66,10 @@ class Publisher:
     def release(self, distribution: str, version: Version) -> Release:
         """Return a published release. Raises FetchError when there is none."""
         wheel = self.wheels(distribution).wheel(version)
-        path = local_path(wheel.url)
-        files = WheelFile(path) if path else Published(wheel, self.session, self._open)
-        return Release(distribution, wheel.version, wheel.name, files, wheel.size)
+        if wheel.url not in self._files:  # a wheel's list of members is most of what is fetched of it
+            path = local_path(wheel.url)
+            self._files[wheel.url] = WheelFile(path) if path else Published(wheel, self.session, self._open)
+        return Release(distribution, wheel.version, wheel.name, self._files[wheel.url], wheel.size)
 
     def reference(self, distribution: str, version: Version) -> Release:
         """Return a release to compare with: of the distribution, or else of vLLM's own. Raises FetchError."""

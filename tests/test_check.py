@@ -81,7 +81,7 @@ def test_a_release_that_was_never_proved(distribution, tmp_path):
     result = check("0.26.0", "--distribution", distribution, env=env)
     release = only(result)
     assert (result.exit, release["version"], release["distribution"]) == (4, "0.26.0", distribution)
-    assert release["fetched"] < 5_000_000 < release["size"]
+    assert release["fetched"] < 3_000_000 < release["size"]  # the list of members of two wheels is most of it
     hunks = {hunk["id"]: hunk for hunk in release["hunks"]}
     assert sorted(hunks) == IDS
     states = {hunk["state"] for hunk in hunks.values()}
