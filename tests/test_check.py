@@ -1,5 +1,6 @@
 """`check`, on published releases, and on an index of our own for what a published one cannot be brought to do."""
 
+import dataclasses
 import json
 import ssl
 import subprocess
@@ -11,7 +12,9 @@ import pytest
 import trustme
 from jsonschema import Draft202012Validator
 
-from radiance_patch import registry, report
+from radiance_patch import asked, registry, report
+from radiance_patch.errors import Exit
+from radiance_patch.publisher import Publisher
 from tests import damage
 from tests.faults import sandbox
 from tests.real import shop
@@ -290,6 +293,15 @@ def test_a_file_that_moved(site, offline):
     (hunk,) = [hunk for hunk in only(check("--source", site, env=offline))["hunks"] if hunk["state"] != "same"]
     assert hunk["state"] == "moved"
     assert "_update_after_schedule stands in v1/core/async_scheduler.py (line" in hunk["detail"]
+
+
+def test_what_vllm_does_by_itself_is_no_obstacle(site):
+    """No hunk has come to that yet."""
+    hunks = [dataclasses.replace(hunk, upstreamed_since="0.33.0") for hunk in registry.hunks()]
+    with Publisher() as publisher:
+        (result,) = asked.check(publisher, hunks, [], source=site)
+    assert {row.state for row in result.rows} == {"upstreamed"}
+    assert result.exit is Exit.OK
 
 
 def test_a_lost_statement_is_shown_beside_the_nearest(site, offline):

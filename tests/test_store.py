@@ -31,13 +31,12 @@ def test_changed_bytes_are_not_given_back(folder):
 
 def test_the_least_recently_used_goes_first(folder, monkeypatch):
     monkeypatch.setenv("RADIANCE_PATCH_CACHE_MB", "1")
-    for age, key in enumerate(("new", "used", "old")):
-        store.put(key, bytes(400_000 if key != "old" else 100_000))
-        path = store._path(key)
-        os.utime(path, (1_000_000_000 - age, 1_000_000_000 - age))
-    os.utime(store._path("used"), (1_100_000_000, 1_100_000_000))
-    store.put("more", bytes(150_000))
-    assert [store.get(key) is not None for key in ("new", "used", "old", "more")] == [True, True, False, True]
+    for age, (key, size) in enumerate((("young", 100_000), ("old", 400_000), ("used", 400_000))):
+        store.put(key, bytes(size))
+        os.utime(store._path(key), (1_000_000_000 - age, 1_000_000_000 - age))
+    assert store.get("used") is not None
+    store.put("more", bytes(300_000))
+    assert [store.get(key) is not None for key in ("young", "old", "used", "more")] == [True, False, True, True]
     assert sum(path.stat().st_size for path in folder.iterdir()) <= store.limit()
 
 
