@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 import shutil
 import subprocess
@@ -83,7 +84,9 @@ def _command() -> tuple[str, ...]:
 
 
 def _pip(*arguments: str) -> str:
-    answer = subprocess.run([*_command(), *arguments], capture_output=True, encoding="utf-8", check=False)  # noqa: S603
+    wide = {**os.environ, "COLUMNS": "1000"}  # or its help would break a long URL
+    command = [*_command(), *arguments]
+    answer = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=wide)  # noqa: S603
     if answer.returncode != 0:
         why = (answer.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise FetchError("pip cannot read its configuration.", why=why, next_step="pip config debug")
