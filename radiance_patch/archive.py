@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from radiance_patch.errors import FetchError
+
+# How zipfile says that what it reads is broken, or is compressed or encrypted in a way no wheel is.
+BROKEN = (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError)
 
 
 class Files(Protocol):
@@ -58,7 +62,7 @@ class WheelFile:
     def _said(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, zipfile.BadZipFile, EOFError) as error:
+        except (OSError, *BROKEN) as error:
             why = getattr(error, "strerror", None) or str(error)
             next_step = "pip download --no-deps vllm==VERSION"
             raise FetchError("This wheel cannot be read.", where=self._path, why=why, next_step=next_step) from error

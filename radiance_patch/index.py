@@ -18,6 +18,9 @@ from packaging.version import Version
 from radiance_patch.errors import FetchError
 from radiance_patch.web import Session, shown, without_credentials
 
+# What reading a page raises that is none of the simple API.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, UnsupportedAPIVersion)
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -73,8 +76,8 @@ def find(distribution: str, session: Session) -> Found:
     for url in (*pages, *session.config.find_links):
         try:
             wheels += [wheel for wheel in _wheels(url, distribution, session) if _is_of(wheel, distribution)]
-        except (requests.RequestException, OSError, ValueError, UnsupportedAPIVersion) as error:  # noqa: PERF203
-            failures.append(f"{shown(url)}: {without_credentials(str(error))}")
+        except (requests.RequestException, OSError, *MALFORMED) as error:  # noqa: PERF203
+            failures.append(f"{shown(url)}: {without_credentials(str(error) or type(error).__name__)}")
     return Found(distribution, tuple(wheels), tuple(failures))
 
 
@@ -97,9 +100,8 @@ def _wheels(url: str, distribution: str, session: Session) -> Iterator[Wheel]:
     if answer.status_code == requests.codes.not_found:
         return
     answer.raise_for_status()
-    kind = answer.headers.get("Content-Type", "text/html")
-    if "json" not in kind:
-        kind = "text/html"  # some servers name none of the registered types
+    # Some servers name none of the registered types.
+    kind = mousebender.simple.ACCEPT_JSON_V1 if "json" in answer.headers.get("Content-Type", "") else "text/html"
     page = mousebender.simple.parse_project_details(answer.text, kind, distribution)
     yield from _listed(answer.url, page)
 

@@ -18,7 +18,7 @@ import requests
 from packaging.version import Version
 
 from radiance_patch import index, pipconfig, store
-from radiance_patch.archive import Files, WheelFile
+from radiance_patch.archive import BROKEN, Files, WheelFile
 from radiance_patch.errors import FetchError
 from radiance_patch.index import Found, Wheel, local_path
 from radiance_patch.release import Release
@@ -142,7 +142,7 @@ class Published:
             yield
         except (requests.RequestException, remotezip.RemoteIOError, remotezip.RemoteZipError, OSError) as error:
             why = without_credentials(str(error))
-        except (zipfile.BadZipFile, EOFError) as error:
+        except BROKEN as error:
             why = f"it is no whole wheel: {error}"
         else:
             return

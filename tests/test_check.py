@@ -234,6 +234,32 @@ def test_a_broken_download(market, environment, shelf, tmp_path):
     assert "no whole wheel" in error["why"]
 
 
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_damaged_file(market, environment, shelf, tmp_path, ranges):
+    """The list of members is whole, and a member is not."""
+    name = "vllm-0.33.0-py3-none-any.whl"
+    data = bytearray((shelf / name).read_bytes())
+    with zipfile.ZipFile(shelf / name) as archive:
+        start = archive.getinfo(sandbox.SMALL_FILE).header_offset
+    data[start + 100 : start + 400] = bytes(300)
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / name).write_bytes(data)
+    market.folder, market.ranges = tmp_path / "shelf", ranges
+    error = check("0.33.0", env={**environment, "PIP_INDEX_URL": market.url}).error
+    assert "no whole wheel" in error["why"]
+    error = check("--wheel", tmp_path / "shelf" / name, env=environment).error
+    assert error["what"] == "This wheel cannot be read."
+
+
+@pytest.mark.parametrize(
+    "page", [b"", b"[]", b"{}", b'{"files": 1}', b'{"meta": {"api-version": "9.0"}, "files": []}', b"\xff"]
+)
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+def test_a_page_of_something_else(market, environment, page, kind):
+    market.told = (kind, page)
+    assert check("0.33.0", env={**environment, "PIP_INDEX_URL": market.url}).exit == 1
+
+
 # --- offline ---
 
 

@@ -21,7 +21,8 @@ class Shop:
     """What is sold, and how.
 
     wheels: by file name. ranges: whether byte ranges are answered. as_json: or HTML. login:
-    "user:password", if one is asked for. asked: every request so far, with its Range.
+    "user:password", if one is asked for. asked: every request so far, with its Range. told:
+    a page to answer with instead.
     """
 
     folder: Path
@@ -31,9 +32,12 @@ class Shop:
     yanked: tuple[str, ...] = ()
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
+    told: tuple[str, bytes] | None = None
 
     def page(self) -> tuple[str, bytes]:
         """Return the type and text of the page that lists the wheels."""
+        if self.told:
+            return self.told
         names = sorted(path.name for path in self.folder.glob("*.whl"))
         if self.as_json:
             files = [
