@@ -12,9 +12,11 @@ import pytest
 import trustme
 from jsonschema import Draft202012Validator
 
-from radiance_patch import asked, registry, report
+from radiance_patch import asked, index, registry, report
 from radiance_patch.errors import Exit
+from radiance_patch.pipconfig import PipConfig
 from radiance_patch.publisher import Publisher
+from radiance_patch.web import Session
 from tests import damage
 from tests.faults import sandbox
 from tests.real import shop
@@ -251,13 +253,13 @@ def test_a_damaged_file(market, environment, shelf, tmp_path, ranges):
     assert error["what"] == "This wheel cannot be read."
 
 
-@pytest.mark.parametrize(
-    "page", [b"", b"[]", b"{}", b'{"files": 1}', b'{"meta": {"api-version": "9.0"}, "files": []}', b"\xff"]
-)
+@pytest.mark.parametrize("page", [b"", b"[]", b"{}", b'{"files": 1}'])
 @pytest.mark.parametrize("kind", ["application/json", "text/html"])
-def test_a_page_of_something_else(market, environment, page, kind):
+def test_a_page_of_something_else(market, page, kind):
     market.told = (kind, page)
-    assert check("0.33.0", env={**environment, "PIP_INDEX_URL": market.url}).exit == 1
+    with Session(PipConfig((market.url,))) as session:
+        found = index.find("vllm", session)
+    assert (found.wheels, len(found.failures)) == ((), 1 if "json" in kind else 0)
 
 
 # --- offline ---

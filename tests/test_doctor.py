@@ -181,6 +181,15 @@ def test_where_vllm_keeps_its_caches(monkeypatch):
     assert caches.root() == Path.home() / "vllm"
 
 
+def test_an_edit_of_what_we_patched_is_said_once(site):
+    sandbox.ok("apply", *sandbox.SMALL, site=site)
+    path = site / sandbox.SMALL_FILE
+    path.write_bytes(path.read_bytes() + b"# mine\n")
+    ((text, code),) = findings(site, "patch")
+    assert (str(path) in text, code) == (True, Exit.INCONSISTENT)
+    assert findings(site, "foreign") == []
+
+
 def test_another_patcher(site):
     """In a file that no hunk touches, before our patch and after it."""
     assert findings(site, "foreign") == []

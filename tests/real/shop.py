@@ -40,8 +40,9 @@ class Shop:
             return self.told
         names = sorted(path.name for path in self.folder.glob("*.whl"))
         if self.as_json:
+            place = self.url.replace("/simple/", "/files/")  # whole, so that it carries no credentials
             files = [
-                {"filename": name, "url": f"/files/{name}", "hashes": {}, "yanked": name in self.yanked}
+                {"filename": name, "url": f"{place}{name}", "hashes": {}, "yanked": name in self.yanked}
                 for name in names
             ]
             return JSON, json.dumps({"meta": {"api-version": "1.0"}, "name": "vllm", "files": files}).encode()
