@@ -28,8 +28,9 @@ def findings(target: Target) -> Iterator[Finding]:
     if not stale:
         return
     size = sum(file.stat().st_size for path in stale for file in path.rglob("*") if file.is_file())
-    when = "are older than the patch" if applied.is_file() else "are of the unpatched vLLM"
-    text = f"{len(stale)} entries ({size / 1e6:.1f} MB) in {folder} {when}; vLLM compiles anew"
+    count = f"{len(stale)} entr{'y' if len(stale) == 1 else 'ies'}, {size / 1e6:.1f} MB"
+    when = "from before the patch" if applied.is_file() else "of the unpatched vLLM"
+    text = f"{count} in {folder} {when}, of no use with it: vLLM compiles anew"
     forced = os.environ.get("VLLM_FORCE_AOT_LOAD") == "1" and applied.is_file()
     text += ", and VLLM_FORCE_AOT_LOAD=1 lets the start fail on them" if forced else ""
     yield Finding(

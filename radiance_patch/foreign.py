@@ -27,10 +27,10 @@ def findings(target: Target) -> Iterator[Finding]:
     edited = [name for name, row in sorted(listed.items()) if _differs(target.site / name, row)]
     found = {path.relative_to(target.site).as_posix() for path in target.package.rglob("*.py")}
     extra = sorted(found - rows.keys() - ours)
-    for names, what in ((edited, "are not as RECORD lists them"), (extra, "are in no RECORD")):
+    for names, what in ((edited, "other than RECORD lists it"), (extra, "in no RECORD")):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            text = f"{len(names)} files of vLLM {what}, by another patcher or by hand: {', '.join(names[:SHOWN])}{more}"
+            text = f"{what}, by another patcher or by hand: {', '.join(names[:SHOWN])}{more}"
             yield Finding("foreign", f"{text}; next: {state.reinstall(target)}", Exit.INCONSISTENT)
 
 

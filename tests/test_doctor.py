@@ -160,14 +160,14 @@ def test_compile_caches(site, tmp_path, monkeypatch):
         (folder / name / "model").write_bytes(bytes(1_000_000))
     ((text, code),) = findings(site, "compiled")
     assert code is Exit.OK
-    assert text.startswith(f"2 entries (2.0 MB) in {folder} are of the unpatched vLLM")
+    assert text.startswith(f"2 entries, 2.0 MB in {folder} of the unpatched vLLM")
     assert f"rm -r '{folder}'" in text
     sandbox.ok("apply", *sandbox.SMALL, site=site)
     applied = (sandbox.dist_info(site) / "radiance-patch/state.json").stat().st_mtime
     os.utime(folder / "0123456789", (applied - 9, applied - 9))
     os.utime(folder / "torch_aot_compile/abcdef", (applied + 9, applied + 9))
     ((text, code),) = findings(site, "compiled")
-    assert text.startswith(f"1 entries (1.0 MB) in {folder} are older than the patch")
+    assert text.startswith(f"1 entry, 1.0 MB in {folder} from before the patch")
     monkeypatch.setenv("VLLM_FORCE_AOT_LOAD", "1")
     ((text, code),) = findings(site, "compiled")
     assert ("VLLM_FORCE_AOT_LOAD=1 lets the start fail" in text, code) == (True, Exit.INCONSISTENT)
@@ -201,8 +201,8 @@ def test_another_patcher(site):
     sandbox.ok("apply", *sandbox.SMALL, site=site)
     (edited, code), (extra, _) = findings(site, "foreign")
     assert code is Exit.INCONSISTENT
-    assert "1 files of vLLM are not as RECORD lists them, by another patcher or by hand: vllm/__init__.py" in edited
-    assert "1 files of vLLM are in no RECORD, by another patcher or by hand: vllm/extra.py" in extra
+    assert edited.startswith("other than RECORD lists it, by another patcher or by hand: vllm/__init__.py; next: pip")
+    assert extra.startswith("in no RECORD, by another patcher or by hand: vllm/extra.py; next: pip")
     path.write_bytes(data)
     (site / "vllm/extra.py").unlink()
     assert findings(site, "foreign") == []
