@@ -7,10 +7,10 @@ RUN := $(VENV)/bin/python
 WORKERS ?= 2
 CODE := radiance_patch hunks kernels tests/real
 
-.PHONY: help venv demo test lint bench gpu
+.PHONY: help venv demo test lint matrix support bench gpu
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(VENV)/installed ## Make .venv with the tool and what its tests need
 
@@ -27,6 +27,13 @@ lint: venv ## Check style and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy $(CODE)
+
+matrix: venv ## Apply, status, apply, revert on every supported release of both distributions; writes the README's table
+	@$(RUN) -m tests.matrix
+	@$(RUN) -m tests.readme
+
+support: venv ## With V=0.34.0: fill the fingerprints of a new release, show what to review (ACCEPT="HUNK ..." once read)
+	@$(RUN) -m tests.support $(V) $(if $(ACCEPT),--accept $(ACCEPT))
 
 bench: venv ## Time the tool on a real vLLM tree and print ratios
 	@$(RUN) -m tests.bench

@@ -17,6 +17,7 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.AFTER, "_radiance_width.cap_batch(self, scheduler_output)"),
             fingerprints={
+                "0.27.1": "2639ac5ae9d101d3",
                 "0.28.0": "2639ac5ae9d101d3",
                 "0.29.0": "2639ac5ae9d101d3",
                 "0.30.0": "2639ac5ae9d101d3",

@@ -14,6 +14,7 @@ HUNK = Hunk(
             anchor=Anchor("EngineCore.__init__", "self.use_spec_decode = vllm_config.speculative_config is not None"),
             edit=Edit(Where.AFTER, "_radiance_start.report(vllm_config)"),
             fingerprints={
+                "0.27.1": "0573510887ac8d20",
                 "0.28.0": "e86d7bdf84ae8dcb",
                 "0.29.0": "e86d7bdf84ae8dcb",
                 "0.30.0": "e86d7bdf84ae8dcb",

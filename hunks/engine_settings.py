@@ -14,6 +14,7 @@ HUNK = Hunk(
             anchor=Anchor("EngineArgs.create_engine_config", "current_platform.pre_register_and_update()"),
             edit=Edit(Where.BEFORE, "_radiance_start.check()"),
             fingerprints={
+                "0.27.1": "f3bb12b81c368496",
                 "0.28.0": "9f73b915146eb1f9",
                 "0.29.0": "044901e2ad212c66",
                 "0.30.0": "db04cc143979668d",

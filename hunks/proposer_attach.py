@@ -14,6 +14,7 @@ HUNK = Hunk(
             anchor=Anchor("SpecDecodeBaseProposer.load_model", "self.model = self._get_model()"),
             edit=Edit(Where.AFTER, "_radiance_draft.attach(self)"),
             fingerprints={
+                "0.27.1": "675fed2f4221bfc8",
                 "0.28.0": "afc48f6bdc55861b",
                 "0.29.0": "7f2118db2a729308",
                 "0.30.0": "347ad1a02d017f33",

@@ -14,6 +14,7 @@ HUNK = Hunk(
             anchor=Anchor("SpecDecodeBaseProposer.propose", "batch_size = common_attn_metadata.batch_size()"),
             edit=Edit(Where.AFTER, "_radiance_draft.begin(self, num_speculative_tokens, batch_size)"),
             fingerprints={
+                "0.27.1": "1b2dcf9978c07d45",
                 "0.28.0": "1b2dcf9978c07d45",
                 "0.29.0": "1b2dcf9978c07d45",
                 "0.30.0": "4bb33f43699a3787",

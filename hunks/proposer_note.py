@@ -20,6 +20,7 @@ HUNK = Hunk(
                 "_radiance_draft.note(self, gpu_input_batch, sampled_token_ids, valid_sampled_tokens_count)",
             ),
             fingerprints={
+                "0.27.1": "62c015b3be9a38ec",
                 "0.28.0": "62c015b3be9a38ec",
                 "0.29.0": "62c015b3be9a38ec",
                 "0.30.0": "47796e21d5d71c48",

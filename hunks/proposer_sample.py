@@ -20,6 +20,7 @@ HUNK = Hunk(
                 "if (_radiance := _radiance_draft.sample(self, hidden_states)) is not None:\n    return _radiance",
             ),
             fingerprints={
+                "0.27.1": "55bd2bf35204729a",
                 "0.28.0": "55bd2bf35204729a",
                 "0.29.0": "55bd2bf35204729a",
                 "0.30.0": "55bd2bf35204729a",

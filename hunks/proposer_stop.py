@@ -17,6 +17,7 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.BODY, "if _radiance_draft.stopped(self):\n    break"),
             fingerprints={
+                "0.27.1": "1b2dcf9978c07d45",
                 "0.28.0": "1b2dcf9978c07d45",
                 "0.29.0": "1b2dcf9978c07d45",
                 "0.30.0": "4bb33f43699a3787",

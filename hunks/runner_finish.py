@@ -14,6 +14,7 @@ HUNK = Hunk(
             anchor=Anchor("GPUModelRunner.propose_draft_token_ids", "return draft_token_ids"),
             edit=Edit(Where.BEFORE, "draft_token_ids = _radiance_draft.finish(self, draft_token_ids)"),
             fingerprints={
+                "0.27.1": "b98c5999c9c7a439",
                 "0.28.0": "b98c5999c9c7a439",
                 "0.29.0": "b98c5999c9c7a439",
                 "0.30.0": "b98c5999c9c7a439",

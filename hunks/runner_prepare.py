@@ -17,6 +17,7 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.BEFORE, "_radiance_draft.prepare(self, sampled_token_ids)"),
             fingerprints={
+                "0.27.1": "b98c5999c9c7a439",
                 "0.28.0": "b98c5999c9c7a439",
                 "0.29.0": "b98c5999c9c7a439",
                 "0.30.0": "b98c5999c9c7a439",

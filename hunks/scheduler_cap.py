@@ -17,6 +17,7 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.AFTER, "_radiance_width.cap_batch(self)"),
             fingerprints={
+                "0.27.1": "d1dc53e58e5b21f0",
                 "0.28.0": "d1dc53e58e5b21f0",
                 "0.29.0": "d1dc53e58e5b21f0",
                 "0.30.0": "fc36a62e2d3d74f0",

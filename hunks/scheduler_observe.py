@@ -14,6 +14,7 @@ HUNK = Hunk(
             anchor=Anchor("Scheduler.update_from_output", "num_rejected = num_draft_tokens - num_accepted"),
             edit=Edit(Where.AFTER, "_radiance_width.observe(self, scheduler_output, request, num_accepted)"),
             fingerprints={
+                "0.27.1": "ced424a31f32fada",
                 "0.28.0": "5987c474d6679746",
                 "0.29.0": "5fa8378512bf74d5",
                 "0.30.0": "845387c1283e4eb4",

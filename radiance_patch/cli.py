@@ -7,47 +7,19 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 
 from radiance_patch import __version__, commit, doctor, plan, registry, report, signals, state, status, target
+from radiance_patch.cli_check import check_command
 from radiance_patch.errors import MEANING, Exit, PatchError, WriteError
+from radiance_patch.hunk import Hunk
+from radiance_patch.options import options, say, waiting
 from radiance_patch.plan import Plan
 from radiance_patch.target import Target
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {meaning}" for code, meaning in MEANING.items())
-
-
-def say(message: str) -> None:
-    """Talk to the person on stderr; stdout carries the result alone."""
-    click.echo(message, err=True)
-
-
-def options(command: Callable[..., Exit]) -> Callable[..., Exit]:
-    """Add the options every command has."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object (schema 1) on stdout."),
-        click.option(
-            "--target",
-            "place",
-            metavar="DIR|PYTHON",
-            help="A site-packages folder that holds vllm/, or a Python executable. Default: this environment.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-waiting = click.option(
-    "--lock-timeout",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=60,
-    show_default=True,
-    help="How long to wait for another radiance-patch at work on the same vLLM.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
@@ -81,11 +53,12 @@ def apply(check: bool, diff: bool, only: tuple[str, ...], accept_unreviewed: boo
     with commit.locked(found, shared=dry, timeout=common["lock_timeout"], say=say):
         _recover(found, dry=dry)
         planned = plan.for_apply(found, hunks, state.load(found), only, accept=accept_unreviewed)
-        if planned.refusal and not dry:
-            _print_refusal(found, planned, as_json=common["as_json"])
-        if dry:
-            return _print_dry(found, planned, check=check, diff=diff, as_json=common["as_json"])
-        commit.run(found, planned)
+        if not dry and not planned.refusal:
+            commit.run(found, planned)
+    if planned.refusal:
+        _print_refusal(found, planned, as_json=common["as_json"])
+    if dry:
+        return _print_dry(found, planned, check=check, diff=diff, as_json=common["as_json"])
     word = f"applied, {_files(planned)} written" if planned.changes else "already applied, nothing written"
     _print_plan("apply", found, planned, word, as_json=common["as_json"])
     return Exit.OK
@@ -124,15 +97,16 @@ def status_command(**common: Any) -> Exit:
       radiance-patch status
       radiance-patch status --json --target /opt/venv/bin/python
     """
-    found = target.find(common["place"])
+    found, hunks = target.find(common["place"]), registry.hunks()
     with commit.locked(found, shared=True, timeout=common["lock_timeout"], say=say):
-        result = status.inspect(found, registry.hunks())
+        result = status.inspect(found, hunks)
     if common["as_json"]:
         more = {
             "hunks": report.hunk_json(result.hunks),
             "problems": result.problems,
             "next": result.next_step,
-            "supported": [str(version) for version in registry.supported(registry.hunks())],
+            "supported": _supported(hunks),
+            "nearest": [str(version) for version in registry.nearest(found.public, registry.supported(hunks))],
         }
         click.echo(report.dump(report.envelope("status", result.exit, result.summary, found, **more)))
     else:
@@ -150,7 +124,7 @@ def list_command(**common: Any) -> Exit:
       radiance-patch list --json
     """
     hunks = registry.hunks()
-    releases = [str(version) for version in registry.supported(hunks)]
+    releases = _supported(hunks)
     if common["as_json"]:
         rows = [
             {
@@ -195,6 +169,9 @@ def doctor_command(**common: Any) -> Exit:
     return code
 
 
+cli.add_command(check_command)
+
+
 def main() -> NoReturn:
     """Run the command line; every ending has its exit code, and only a bug prints a traceback."""
     signals.raise_interrupt()
@@ -229,10 +206,18 @@ def main() -> NoReturn:
 
 
 def _fail(error: PatchError, command: str, *, as_json: bool) -> NoReturn:
+    _solve(error)
     if as_json:
         click.echo(report.dump(report.error_json(command, error)))
     say(report.error_text(error))
     sys.exit(error.exit)
+
+
+def _solve(error: PatchError) -> None:
+    if error.puzzle:
+        from radiance_patch import puzzle  # noqa: PLC0415  # its HTTP library takes longer to import than status takes
+
+        puzzle.solve(error)
 
 
 def _end(code: Exit, command: str, what: str, next_step: str, *, as_json: bool) -> NoReturn:
@@ -259,6 +244,10 @@ def _unreadable(error: OSError) -> PatchError:
     )
 
 
+def _supported(hunks: list[Hunk]) -> list[str]:
+    return [str(version) for version in registry.supported(hunks)]
+
+
 def _files(planned: Plan) -> str:
     return f"{len(planned.changes)} file" + ("" if len(planned.changes) == 1 else "s")
 
@@ -272,6 +261,7 @@ def _recover(found: Target, *, dry: bool) -> None:
 
 def _print_refusal(found: Target, planned: Plan, *, as_json: bool) -> NoReturn:
     assert planned.refusal is not None
+    _solve(planned.refusal)
     if as_json:
         body = report.error_json("apply", planned.refusal)
         body["target"] = report.describe(found)
@@ -284,8 +274,6 @@ def _print_refusal(found: Target, planned: Plan, *, as_json: bool) -> NoReturn:
 
 
 def _print_dry(found: Target, planned: Plan, *, check: bool, diff: bool, as_json: bool) -> Exit:
-    if planned.refusal:
-        _print_refusal(found, planned, as_json=as_json)
     code = Exit.NOT_APPLIED if check and planned.changes else Exit.OK
     if diff and not as_json:
         click.echo(report.diff_text(planned.changes), nl=False)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.version import Version
 
 
 class Exit(enum.IntEnum):
@@ -33,17 +37,46 @@ MEANING: dict[Exit, str] = {
 }
 
 
+@dataclass(frozen=True)
+class Puzzle:
+    """Code that only a comparison explains, which is made once the refusal is printed (see puzzle.solve).
+
+    path: the file. name: its path relative to the site folder. found: its content.
+    published: distribution and version of the release to compare with. scope: the function
+    to compare, or None for the whole file. rebuild: makes what was there instead, or None.
+    """
+
+    path: Path
+    name: str
+    found: bytes
+    published: tuple[str, Version] | None = None
+    scope: str | None = None
+    rebuild: Callable[[], bytes | None] | None = None
+
+
 class PatchError(Exception):
     """An expected failure.
 
     what: one sentence. where: a path, `path:line`, or None. why: the cause, or None.
-    next_step: the one command (or action) that helps.
+    next_step: the one command (or action) that helps. diff: what explains it, or empty.
+    puzzle: what a diff can be had from, where that takes time.
     """
 
     exit = Exit.FAILED
 
-    def __init__(self, what: str, *, where: Path | str | None = None, why: str | None = None, next_step: str) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: Path | str | None = None,
+        why: str | None = None,
+        next_step: str,
+        diff: str = "",
+        puzzle: Puzzle | None = None,
+    ) -> None:
         super().__init__(what)
+        self.diff = diff
+        self.puzzle = puzzle
         self.what = what
         self.where = str(where) if where is not None else None
         self.why = why
@@ -56,6 +89,10 @@ class TargetError(PatchError):
 
 class BrokenInstallError(PatchError):
     """radiance-patch itself is incomplete: a hunk does not import, or the payload is missing."""
+
+
+class FetchError(PatchError):
+    """A published release cannot be found or read."""
 
 
 class DriftError(PatchError):

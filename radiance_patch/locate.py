@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from radiance_patch.hunk import Anchor, Where
 
-Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = Function | ast.ClassDef
 
 # The form of PEP 263.
 COOKIE = re.compile(rb"[ \t]*#.*?coding[:=][ \t]*([-\w.]+)")
@@ -28,6 +29,10 @@ class LocateError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.line = line
+
+
+class MovedError(LocateError):
+    """The anchored statement stands in another function now; line: where."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Place:
 
     line: int
     indent: bytes
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    function: Function
 
 
 def parse(data: bytes) -> Source:
@@ -91,14 +96,14 @@ def find(source: Source, anchor: Anchor, where: Where) -> Place:
     Raises LocateError when the function or the statement is missing, moved or there
     more than once, or when the statement shares its lines with another.
     """
-    function = _scope(source, anchor.scope)
+    function = scope(source, anchor.scope)
     pattern = _statement(anchor.statement)
-    matches = [node for node in _statements(function) if _same(node, pattern)]
+    matches = [node for node in statements(function) if _same(node, pattern)]
     if not matches:
         raise _missing(source, anchor, function, pattern)
     if len(matches) > 1:
         lines = ", ".join(str(node.lineno) for node in matches)
-        raise LocateError(f"{anchor.scope} contains `{_title(anchor)}` {len(matches)} times (lines {lines})")
+        raise LocateError(f"{anchor.scope} contains `{title(anchor.statement)}` {len(matches)} times (lines {lines})")
     return _place(source, matches[0], where, function)
 
 
@@ -121,7 +126,8 @@ def same_except(before: Source, after: Source, inserted: set[int]) -> bool:
     return _tree(before.tree, keep_docstrings=True) == _tree(after.tree, keep_docstrings=True)
 
 
-def _scope(source: Source, qualified: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
+def scope(source: Source, qualified: str) -> Function:
+    """Return the only function of a qualified name. Raises LocateError when there is none, or more than one."""
     node: ast.Module | Scope = source.tree
     for name in qualified.split("."):
         found = [child for child in node.body if isinstance(child, Scope) and child.name == name]
@@ -131,7 +137,7 @@ def _scope(source: Source, qualified: str) -> ast.FunctionDef | ast.AsyncFunctio
             lines = ", ".join(str(child.lineno) for child in found)
             raise LocateError(f"defines {name} {len(found)} times (lines {lines})", found[1].lineno)
         node = found[0]
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if not isinstance(node, Function):
         raise LocateError(f"has no function {qualified}, but a class", getattr(node, "lineno", None))
     return node
 
@@ -141,7 +147,8 @@ def _statement(text: str) -> ast.stmt:
     return node
 
 
-def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Walk every statement inside a node."""
     for child in ast.walk(node):
         if isinstance(child, ast.stmt) and child is not node:
             yield child
@@ -165,13 +172,13 @@ def _is_ellipsis(node: ast.stmt) -> bool:
 
 
 def _missing(source: Source, anchor: Anchor, function: ast.AST, pattern: ast.stmt) -> LocateError:
-    elsewhere = [node for node in _statements(source.tree) if _same(node, pattern)]
+    elsewhere = [node for node in statements(source.tree) if _same(node, pattern)]
     line = getattr(function, "lineno", None)
     if elsewhere:
         places = ", ".join(f"{_enclosing(source.tree, node)} (line {node.lineno})" for node in elsewhere)
-        reason = f"{anchor.scope} no longer contains `{_title(anchor)}`, which stands in {places}"
-        return LocateError(reason, elsewhere[0].lineno)
-    return LocateError(f"{anchor.scope} no longer contains `{_title(anchor)}`", line)
+        reason = f"{anchor.scope} no longer contains `{title(anchor.statement)}`, which stands in {places}"
+        return MovedError(reason, elsewhere[0].lineno)
+    return LocateError(f"{anchor.scope} no longer contains `{title(anchor.statement)}`", line)
 
 
 def _enclosing(tree: ast.Module, wanted: ast.stmt) -> str:
@@ -187,12 +194,13 @@ def _enclosing(tree: ast.Module, wanted: ast.stmt) -> str:
     return walk(tree, "") or "the module"
 
 
-def _title(anchor: Anchor) -> str:
-    first = anchor.statement.strip().splitlines()[0]
+def title(statement: str) -> str:
+    """Return a statement's first line, cut to 80 characters."""
+    first = statement.strip().splitlines()[0]
     return first if len(first) <= 80 else first[:77] + "..."
 
 
-def _place(source: Source, node: ast.stmt, where: Where, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Place:
+def _place(source: Source, node: ast.stmt, where: Where, function: Function) -> Place:
     if where is Where.BODY:
         block = getattr(node, "body", None)
         if not block:

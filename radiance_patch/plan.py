@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from radiance_patch import __version__, bytecode, image, locate, record, registry, rewrite, state
-from radiance_patch.errors import DriftError, InconsistentError, PatchError
+from radiance_patch import __version__, bytecode, image, locate, record, refusal, registry, rewrite, state
+from radiance_patch.errors import DriftError, InconsistentError, PatchError, Puzzle
 from radiance_patch.hunk import Hunk
 from radiance_patch.image import Image
 from radiance_patch.locate import LocateError
@@ -70,9 +71,9 @@ def for_apply(
     asked = sorted(set(only)) or None
     pristine = _pristine(target, {f"vllm/{hunk.file}" for hunk in hunks}, old)
     verdicts = _judge([hunk for hunk in hunks if asked is None or hunk.id in asked], target, pristine)
-    refusal = _refusal(target, hunks, verdicts, accept=accept)
-    if refusal:
-        return Plan(verdicts, refusal=refusal)
+    refused = refusal.of(target, hunks, verdicts, pristine, accept=accept)
+    if refused:
+        return Plan(verdicts, refusal=refused)
     ours = {**_payload(target, old), **_patched(target, pristine, verdicts)}
     for name in [name for name, file in ours.items() if file.before]:
         ours.update(_saved_bytecode(target, name, old))
@@ -105,7 +106,22 @@ def _check_owned(target: Target, old: State | None) -> None:
                 where=path,
                 why="its content is neither the original nor what radiance-patch wrote",
                 next_step=f"save the edit elsewhere, then: {state.reinstall(target)}",
+                puzzle=Puzzle(path, name, found.data, rebuild=functools.partial(rebuilt, target, old, name)),
             )
+
+
+def rebuilt(target: Target, old: State | None, name: str) -> bytes | None:
+    """Make once more what an apply wrote to a file; None where another radiance-patch wrote it."""
+    assert old is not None, name
+    entry = old.files[name]
+    if entry.before is None:
+        data = registry.payload().get(Path(name).name)
+    else:
+        pristine = {name: state.original(target, name, entry)}
+        placed = [hunk for hunk in registry.hunks() if hunk.id in old.hunks and f"vllm/{hunk.file}" == name]
+        patched = _patched(target, pristine, _judge(placed, target, pristine))
+        data = patched[name].after if name in patched else None
+    return data if data is not None and state.sha256(data) == entry.after else None
 
 
 def _stay_inside(target: Target, path: Path) -> None:
@@ -145,6 +161,7 @@ def _pristine(target: Target, names: set[str], old: State | None) -> dict[str, I
                 where=path,
                 why="its content is not what RECORD lists for it" if name in rows else "RECORD does not list it",
                 next_step=state.reinstall(target),
+                puzzle=Puzzle(path, name, now.data, (target.distribution, target.public)) if name in rows else None,
             )
         if rewrite.SENTINEL.encode() in now.data:
             raise InconsistentError(
@@ -172,31 +189,6 @@ def _judge(hunks: list[Hunk], target: Target, pristine: dict[str, Image]) -> lis
             continue
         verdicts += [rewrite.judge(hunk, target.public, source) for hunk in mine]
     return sorted(verdicts, key=lambda verdict: verdict.hunk.id)
-
-
-def _refusal(target: Target, hunks: list[Hunk], verdicts: list[Verdict], *, accept: bool) -> PatchError | None:
-    """Say why these verdicts forbid an apply, if they do."""
-    refused = {"drifted", "missing-file"} | (set() if accept else {"needs-review"})
-    bad = [verdict for verdict in verdicts if verdict.state in refused]
-    if not bad:
-        return None
-    near = registry.nearest(target.public, registry.supported(hunks))
-    first = next((verdict for verdict in bad if verdict.state != "needs-review"), bad[0])
-    others = f" ({len(bad)} of {len(verdicts)} hunks do not fit; --json lists them)" if len(bad) > 1 else ""
-    path = target.package / first.hunk.file
-    reviewable = first.state == "needs-review"
-    known = any(hunk.variant_for(target.public) for hunk in hunks)
-    return DriftError(
-        f"Hunk {first.hunk.id} does not fit this vLLM ({first.state})."
-        if known
-        else f"vLLM {target.version} is not a release this radiance-patch knows; "
-        f"the nearest supported: {', '.join(map(str, near))}.",
-        where=f"{path}:{first.line}" if first.line else path,
-        why=f"{first.hunk.id}: {first.detail}{others}",
-        next_step="radiance-patch apply --accept-unreviewed --diff   (then read the diff)"
-        if reviewable
-        else f"pip install --force-reinstall --no-deps {target.distribution}=={near[0]}",
-    )
 
 
 def _patched(target: Target, pristine: dict[str, Image], verdicts: list[Verdict]) -> dict[str, _Ours]:

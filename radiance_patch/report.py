@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from radiance_patch.check import Checked, Row
 from radiance_patch.errors import Exit, PatchError
 from radiance_patch.plan import Change, Plan
 from radiance_patch.status import HunkStatus, Status
@@ -23,6 +24,7 @@ STATES = {
     "outdated": "yellow",
     "needs-review": "yellow",
     "drifted": "red",
+    "moved": "red",
     "missing-file": "red",
     "tampered": "red",
 }
@@ -72,13 +74,13 @@ def hunk_table(rows: Iterable[HunkStatus]) -> str:
     """Align hunk states: state, id, place, reason."""
     rows = list(rows)
     wide = max((len(row.id) for row in rows), default=0)
-    lines = []
-    for row in rows:
-        place = f"{row.file}:{row.line}" if row.line else row.file
-        detail = f"  {row.detail}" if row.detail else ""
-        state = click.style(f"{row.state:<12}", fg=STATES[row.state])
-        lines.append(f"  {state}  {row.id:<{wide}}  {place}{detail}")
-    return "\n".join(lines)
+    return "\n".join(_hunk_line(row, wide) for row in rows)
+
+
+def _hunk_line(row: HunkStatus | Row, wide: int) -> str:
+    place = f"{row.file}:{row.line}" if row.line else row.file
+    state = click.style(f"{row.state:<12}", fg=STATES.get(row.state, "green"))  # check calls it `same`
+    return f"  {state}  {row.id:<{wide}}  {place}" + (f"  {row.detail}" if row.detail else "")
 
 
 def status_text(target: Target, status: Status) -> str:
@@ -91,17 +93,55 @@ def status_text(target: Target, status: Status) -> str:
     return "\n".join(lines)
 
 
+def checked_text(checked: Checked) -> str:
+    """Render the verdict on a release for people: each hunk, and under it what explains its state."""
+    colour = "green" if checked.exit is Exit.OK else "yellow"
+    lines = [click.style(checked.summary, fg=colour, bold=True)]
+    wide = max((len(row.id) for row in checked.rows), default=0)
+    seen: set[str] = set()  # two hunks in one function share its diff
+    for row in checked.rows:
+        lines.append(_hunk_line(row, wide))
+        lines += [f"      {line}" for line in diff_lines(row.diff)] if row.diff not in seen else []
+        seen.add(row.diff)
+    size = f" of {checked.release.size / 1e6:.0f} MB" if checked.release.size else ""
+    lines.append(f"  read from {checked.release.origin}, {checked.fetched / 1e6:.2f} MB{size} fetched")
+    return "\n".join([*lines, f"next: {checked.next_step}"])
+
+
+def checked_json(checked: Checked) -> dict[str, Any]:
+    """Turn the verdict on a release into JSON."""
+    return {
+        "distribution": checked.release.distribution,
+        "version": str(checked.release.version),
+        "origin": checked.release.origin,
+        "exit": int(checked.exit),
+        "summary": checked.summary,
+        "hunks": [row.__dict__ for row in checked.rows],
+        "fetched": checked.fetched,
+        "size": checked.release.size,
+        "next": checked.next_step,
+    }
+
+
+def diff_lines(diff: str) -> list[str]:
+    """Colour the lines of a diff."""
+    colours = {"-": "red", "+": "green", "@": "cyan"}
+    return [click.style(line, fg=colours.get(line[:1])) for line in diff.splitlines()]
+
+
 def error_text(error: PatchError) -> str:
     """Render an expected failure: what, where, why, the next command."""
     lines = [click.style("error: ", fg="red", bold=True) + error.what]
     lines += [f"  where: {error.where}"] if error.where else []
     lines += [f"  why:   {error.why}"] if error.why else []
+    lines += [f"         {line}" for line in diff_lines(error.diff)]
     return "\n".join([*lines, f"  next:  {error.next_step}"])
 
 
 def error_json(command: str, error: PatchError, code: Exit | None = None) -> dict[str, Any]:
     """Turn a failure into JSON. code: the exit code, where it is not the error's own."""
     detail = {"what": error.what, "where": error.where, "why": error.why, "next": error.next_step}
+    detail |= {"diff": error.diff} if error.diff else {}
     return envelope(command, error.exit if code is None else code, error.what, error=detail)
 
 

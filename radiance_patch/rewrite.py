@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from radiance_patch import locate, registry
+from radiance_patch import explain, locate, registry
 from radiance_patch.hunk import Hunk, Variant
-from radiance_patch.locate import LocateError, Place, Source
+from radiance_patch.locate import LocateError, MovedError, Place, Source
 
 SENTINEL = "# radiance-patch:"
+
+# With a hunk in one of these states nothing is written, unless unreviewed ones are accepted.
+REFUSED = frozenset({"drifted", "moved", "missing-file", "needs-review"})
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Verdict:
     """What became of one hunk.
 
     state: one of report.STATES. detail: the reason, for people. line: in the target, 1-based.
-    digest: what stands in the patched line, once the hunk has a place.
+    digest: what stands in the patched line, once the hunk has a place. diff: what explains
+    the state. changed: the function is not as it was on any proved release.
     """
 
     hunk: Hunk
@@ -29,23 +33,27 @@ class Verdict:
     line: int | None = None
     digest: str | None = None
     insertion: tuple[Place, Variant] | None = None
+    diff: str = ""
+    changed: bool = False
 
 
 def judge(hunk: Hunk, version: Version, source: Source) -> Verdict:
-    """Say whether a hunk fits a file: pristine (it does), needs-review, drifted or upstreamed."""
+    """Say whether a hunk fits a file: pristine (it does), needs-review, drifted, moved or upstreamed."""
     if hunk.upstreamed_since and version >= Version(hunk.upstreamed_since):
         return Verdict(hunk, "upstreamed", f"vLLM does this itself since {hunk.upstreamed_since}")
     exact = hunk.variant_for(version)
-    variant = exact or _closest(hunk, version)
+    variant = exact or closest(hunk, version)
     try:
         place = locate.find(source, variant.anchor, variant.edit.where)
         found = locate.fingerprint(place.function)
     except LocateError as error:
-        return Verdict(hunk, "drifted", error.reason, error.line)
+        state = "moved" if isinstance(error, MovedError) else "drifted"
+        return Verdict(hunk, state, error.reason, error.line, diff=explain.statement(source, variant.anchor))
     digest = registry.digest(hunk, variant.edit)
     if found not in variant.fingerprints.values():
         detail = f"{variant.anchor.scope} has changed since the releases this hunk was proved on"
-        return Verdict(hunk, "needs-review", detail, place.function.lineno, digest, (place, variant))
+        line = place.function.lineno
+        return Verdict(hunk, "needs-review", detail, line, digest, (place, variant), changed=True)
     if exact is None:
         detail = f"{version} is no release this hunk was proved on, though {variant.anchor.scope} is unchanged"
         return Verdict(hunk, "needs-review", detail, place.function.lineno, digest, (place, variant))
@@ -82,7 +90,8 @@ def splice(source: Source, verdicts: list[Verdict]) -> bytes:
     return data
 
 
-def _closest(hunk: Hunk, version: Version) -> Variant:
+def closest(hunk: Hunk, version: Version) -> Variant:
+    """Return the form of the proved release nearest to a version."""
     near = registry.nearest(version, sorted(hunk.releases), 1)[0]
     variant = hunk.variant_for(near)
     assert variant is not None, hunk.id

@@ -1,12 +1,13 @@
-"""Says which state an installation is in, by hashes alone: nothing is parsed, nothing is written."""
+"""Says which state an installation is in, by hashes alone; nothing is written."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from radiance_patch import commit, image, record, registry, rewrite, state
-from radiance_patch.errors import Exit
+from radiance_patch import commit, explain, image, plan, record, registry, rewrite, state
+from radiance_patch.errors import Exit, PatchError
 from radiance_patch.hunk import Hunk
+from radiance_patch.image import Image
 from radiance_patch.plan import PAYLOAD
 from radiance_patch.state import State
 from radiance_patch.target import Target
@@ -146,8 +147,9 @@ def _compare(target: Target, old: State) -> tuple[list[str], set[str]]:
             if sha == original:
                 problems.append(f"{path} is bytecode of the unpatched file, and would run instead")
         elif sha != entry.after:
-            how = "is missing" if sha is None else "is unpatched" if sha == original else "was edited after apply"
-            problems.append(f"{path} {how}")
+            how = "is missing" if found is None else "is unpatched" if sha == original else "was edited after apply"
+            line = _edited_line(target, old, name, found) if how == "was edited after apply" else None
+            problems.append(f"{path}:{line} {how}" if line else f"{path} {how}")
             bad.add(name)
         elif found and (name not in rows or not record.matches(rows[name], found.data)):
             problems.append(f"RECORD does not list {path} as it is")
@@ -157,6 +159,17 @@ def _compare(target: Target, old: State) -> tuple[list[str], set[str]]:
         if saved is None or saved.sha256 != sha:
             problems.append(f"{state.original_path(target, sha)}, a saved original, is missing or was changed")
     return problems, bad
+
+
+def _edited_line(target: Target, old: State, name: str, found: Image | None) -> int | None:
+    """Return the first line that is not as apply wrote it, if what it wrote can be made once more."""
+    try:
+        wanted = plan.rebuilt(target, old, name)
+    except PatchError:  # the saved original is gone too, which is said by itself
+        return None
+    if wanted is None or found is None:
+        return None
+    return explain.first_line(explain.file(wanted, found.data, ("", "")))
 
 
 def _unknown_payload(target: Target, old: State) -> list[str]:

@@ -63,7 +63,7 @@ def find(place: str | None) -> Target:
     package = _package(place)
     site = package.parent
     _refuse_links(site, package)
-    version = _version(package)
+    version = read_version(package)
     dist_info = _dist_info(site, version)
     metadata = HeaderParser().parsestr(_text(dist_info / "METADATA"))
     return Target(
@@ -122,7 +122,8 @@ def _refuse_links(site: Path, package: Path) -> None:
         )
 
 
-def _version(package: Path) -> Version:
+def read_version(package: Path) -> Version:
+    """Read the version literal of a vllm package folder. Raises TargetError when there is none."""
     path = package / "_version.py"
     try:
         tree = ast.parse(path.read_bytes())

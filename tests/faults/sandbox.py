@@ -50,13 +50,16 @@ def tool(
     command: tuple[str | Path, ...] = (SCRIPT,),
     **more: Any,
 ) -> Result:
-    """Run the installed command, with every warning an error; it may fail, but never with a traceback."""
+    """Run the installed command, with every warning an error; it may fail, but never with a traceback.
+
+    No index is asked, unless `env` says so: a refusal would fetch what it compares with.
+    """
     place = ("--target", site) if site else ()
     process = subprocess.run(
         [*command, *args, *place],
         capture_output=True,
         text=True,
-        env=environment(env),
+        env=environment({"PIP_NO_INDEX": "1", **(env or {})}),
         timeout=300,
         check=False,
         **{"cwd": "/", **more},

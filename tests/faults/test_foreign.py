@@ -52,11 +52,12 @@ def test_a_file_edited_after_apply(patched: Path, name: str):
     with untouched(patched):
         status = tool("status", "--json", site=patched)
         assert status.exit == 5
-        assert status.body["problems"] == [f"{patched / name} was edited after apply"]
+        line = (patched / name).read_bytes().count(b"\n")
+        assert status.body["problems"] == [f"{patched / name}:{line} was edited after apply"]
         for command in ("apply", "revert"):
             result = tool(command, "--json", site=patched)
             assert result.exit == 5
-            assert result.error["where"] == str(patched / name)
+            assert result.error["where"] == f"{patched / name}:{line}"
             assert "save the edit elsewhere" in result.error["next"]
     assert (patched / name).read_text().endswith("# an edit of someone\n")
 

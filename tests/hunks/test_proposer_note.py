@@ -7,7 +7,7 @@ from tests.real.releases import RELEASES
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
 def test_place(release):
-    launched_by_grid = release.version in ("0.28.0", "0.29.0")
+    launched_by_grid = release.version in ("0.27.1", "0.28.0", "0.29.0")
     kernel = "eagle_prepare_next_token_padded_kernel[grid]" if launched_by_grid else "_eagle_prepare_next_token_padded"
     tools.check(
         HUNK,

@@ -90,7 +90,7 @@ def check_refused(hunk: Hunk, change: str) -> None:
     """Assert that a hunk refuses the newest release after `change`, one of CHANGES, and says why."""
     spoil, state, reason = CHANGES[change]
     verdict = rewrite.judge(hunk, Version(NEWEST.version), locate.parse(spoil(hunk)))
-    assert verdict.state == state
+    assert verdict.state in state
     assert re.search(reason, verdict.detail), verdict.detail
     assert hunk.variants[-1].anchor.scope in verdict.detail
 
@@ -206,11 +206,12 @@ def _renamed(hunk: Hunk) -> bytes:
     return data.replace(b"def %s(" % name, b"def %s_v2(" % name)
 
 
-# How a release may change: what makes it so, the state it must give, and what must be said.
-CHANGES: dict[str, tuple[Callable[[Hunk], bytes], str, str]] = {
-    "gone": (_gone, "drifted", "no longer contains `"),
-    "doubled": (_doubled, "drifted", r"` 2 times \(lines \d+, \d+\)"),
-    "moved": (_moved, "drifted", r"no longer contains `.*`, which stands in .*_helper \(line \d+\)"),
-    "changed": (_changed, "needs-review", "has changed since"),
-    "renamed": (_renamed, "drifted", "has no function"),
+# How a release may change: what makes it so, the states it may give, and what must be said. A
+# statement that is gone from its function may stand in another, and has been there all along.
+CHANGES: dict[str, tuple[Callable[[Hunk], bytes], tuple[str, ...], str]] = {
+    "gone": (_gone, ("drifted", "moved"), "no longer contains `"),
+    "doubled": (_doubled, ("drifted",), r"` 2 times \(lines \d+, \d+\)"),
+    "moved": (_moved, ("moved",), r"no longer contains `.*`, which stands in .*_helper \(line \d+\)"),
+    "changed": (_changed, ("needs-review",), "has changed since"),
+    "renamed": (_renamed, ("drifted",), "has no function"),
 }

