@@ -14,7 +14,6 @@ import numpy as np
 
 from .cost import Costs
 
-
 # Drafting starts again for at least this much more: its first forward has no rows yet, and a
 # hope that is just enough is mostly a hope.
 RESTART = 1.1

@@ -35,6 +35,7 @@ def check(
 
 def _judged(each: Release, hunks: list[Hunk], publishes: Publisher) -> Checked:
     before = publishes.received
+    hunks = [hunk for hunk in hunks if hunk.concerns(each.public)]
     publisher.read(each, checks.files(hunks))
     return checks.check(each, hunks, publishes.reference, lambda: publishes.received - before)
 

@@ -57,7 +57,7 @@ def files(hunks: list[Hunk]) -> list[str]:
 
 
 def check(release: Release, hunks: list[Hunk], reference: Reference, fetched: Callable[[], int]) -> Checked:
-    """Judge every hunk on a release; fetched: says how many bytes that took, once it is done.
+    """Judge every hunk that concerns a release; fetched: says how many bytes that took, once it is done.
 
     Raises FetchError when a file cannot be read, and when the release is patched already.
     """

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from radiance_patch import __version__, commit, doctor, plan, registry, report, signals, state, status, target
+from radiance_patch import __version__, commit, doctor, features, plan, registry, report, signals, state, status, target
 from radiance_patch.cli_check import check_command
 from radiance_patch.errors import MEANING, Exit, PatchError, WriteError
 from radiance_patch.hunk import Hunk
@@ -100,9 +100,12 @@ def status_command(**common: Any) -> Exit:
     found, hunks = target.find(common["place"]), registry.hunks()
     with commit.locked(found, shared=True, timeout=common["lock_timeout"], say=say):
         result = status.inspect(found, hunks)
+    mine = [hunk for hunk in hunks if hunk.concerns(found.public)]
+    placed = {hunk.id for hunk in result.hunks if hunk.state == "applied"}
     if common["as_json"]:
         more = {
             "hunks": report.hunk_json(result.hunks),
+            "features": features.rows(mine, placed),
             "problems": result.problems,
             "next": result.next_step,
             "supported": _supported(hunks),
@@ -111,6 +114,8 @@ def status_command(**common: Any) -> Exit:
         click.echo(report.dump(report.envelope("status", result.exit, result.summary, found, **more)))
     else:
         click.echo(report.status_text(found, result))
+        if placed:
+            click.echo(f"live: {features.text(mine, placed)}; the engine's first lines say if it holds for a model")
     return result.exit
 
 
@@ -137,7 +142,9 @@ def list_command(**common: Any) -> Exit:
             }
             for hunk in hunks
         ]
-        click.echo(report.dump(report.envelope("list", Exit.OK, f"{len(hunks)} hunks", hunks=rows, supported=releases)))
+        every = features.rows(hunks, {hunk.id for hunk in hunks})
+        head = report.envelope("list", Exit.OK, f"{len(hunks)} hunks", hunks=rows, features=every, supported=releases)
+        click.echo(report.dump(head))
     else:
         wide = max(len(hunk.id) for hunk in hunks)
         for hunk in hunks:

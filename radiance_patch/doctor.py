@@ -6,9 +6,12 @@ import os
 import platform
 from collections.abc import Iterator
 
-from radiance_patch import __version__, caches, foreign, installation, registry, status, target
+from packaging.version import Version
+
+from radiance_patch import __version__, caches, features, foreign, installation, registry, status, target
 from radiance_patch.errors import BrokenInstallError, Exit, PatchError
 from radiance_patch.finding import Finding
+from radiance_patch.hunk import Hunk
 
 
 def verdict(findings: list[Finding]) -> Exit:
@@ -27,7 +30,7 @@ def examine(place: str | None) -> list[Finding]:
         findings += caches.findings(found)
         result = status.inspect(found, hunks)
         findings.append(Finding("patch", " ".join([result.summary, *result.problems]), result.exit))
-        findings += _width()
+        findings += _features(found, hunks, result)
     except PatchError as error:
         findings.append(_failure("vllm", error))
     return [*findings, *_settings()]
@@ -39,13 +42,22 @@ def _failure(topic: str, error: PatchError) -> Finding:
     return Finding(topic, " ".join(filter(None, parts)), error.exit)
 
 
-def _width() -> Iterator[Finding]:
-    if os.environ.get("RADIANCE_DYNAMIC_WIDTH") == "1":
+def _features(found: target.Target, hunks: list[Hunk], result: status.Status) -> Iterator[Finding]:
+    """Say which runners the features reach on this vLLM, and what keeps them from others."""
+    mine = [hunk for hunk in hunks if hunk.concerns(found.public)]
+    placed = {hunk.id for hunk in result.hunks if hunk.state == "applied"}
+    yield Finding("features", f"live: {features.text(mine, placed)}" if placed else "none is live: the patch is not in")
+    if "v2" not in features.FEATURES[0].runners(hunks, {hunk.id for hunk in mine}):
+        first = min(Version(hunk.since) for hunk in hunks if hunk.since)
         yield Finding(
-            "width",
-            "where decode runs in FULL CUDA graphs (vLLM's default on CUDA) no width but K has a graph, "
-            "and the cap waits; the engine's log says so at start",
+            "features",
+            f"on the V2 runner nothing is live before vLLM {first}; CUDA engines of 0.29 and later run V2 by default",
         )
+    yield Finding(
+        "features",
+        "stock whatever is set, and the engine's log says so at start: "
+        "tensor, pipeline, data and expert parallel, LoRA, probabilistic drafts, methods other than MTP and Eagle",
+    )
 
 
 def _settings() -> Iterator[Finding]:

@@ -81,7 +81,8 @@ def _with_entry(text: str, table: ast.Dict, version: Version, print_: str) -> st
 
 def support(publisher: Publisher, version: Version, accepted: set[str]) -> int:
     """Fill what can be filled, show the rest, and return the exit code: 0 once the release is supported."""
-    started, hunks = time.monotonic(), registry.hunks()
+    started = time.monotonic()
+    hunks = [hunk for hunk in registry.hunks() if hunk.concerns(version)]
     if unknown := accepted - {hunk.id for hunk in hunks}:
         raise FillError(f"no hunk is called {', '.join(sorted(unknown))}; radiance-patch list names them")
     distributions = published(publisher, version)

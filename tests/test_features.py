@@ -1,0 +1,44 @@
+import json
+
+import pytest
+from packaging.version import Version
+
+from radiance_patch import features, registry
+from tests.faults.sandbox import ok, small_tree, tool
+from tests.real.releases import Release
+
+HUNKS = registry.hunks()
+WANTED = {"0.28.0": ["v1"], "0.31.0": ["v1"], "0.32.0": ["v1", "v2"], "0.33.0": ["v1", "v2"]}
+
+
+@pytest.mark.parametrize("release", WANTED)
+def test_the_runners_of_a_release(release):
+    mine = [hunk for hunk in HUNKS if hunk.concerns(Version(release))]
+    rows = features.rows(mine, {hunk.id for hunk in mine})
+    assert [row["runners"] for row in rows] == [WANTED[release]] * 3
+
+
+@pytest.mark.parametrize("missing", ["v2_merge", "depth_plan", "v2_widths"])
+def test_a_hunk_that_is_missing_takes_its_runner_along(missing):
+    placed = {hunk.id for hunk in HUNKS} - {missing}
+    assert [row["runners"] for row in features.rows(HUNKS, placed)] == [["v1"]] * 3
+
+
+def test_every_hunk_but_the_engine_s_belongs_to_a_feature():
+    modules = {name for feature in features.FEATURES for needed in feature.modules.values() for name in needed}
+    assert {hunk.id for hunk in HUNKS if not modules & set(hunk.calls)} == {"engine_report", "engine_settings"}
+
+
+@pytest.mark.parametrize("release", ["0.31.0", "0.33.0"])
+def test_status_and_doctor_say_what_is_live(release, tmp_path):
+    site = small_tree(tmp_path / "site", Release("vllm", release))
+    before = json.loads(tool("status", "--json", site=site).out)
+    assert [row["runners"] for row in before["features"]] == [[]] * 3
+    ok("apply", site=site)
+    after = json.loads(ok("status", "--json", site=site).out)
+    assert [row["runners"] for row in after["features"]] == [WANTED[release]] * 3
+    assert (
+        f"draft depth on {' and '.join(WANTED[release]).upper().replace('AND', 'and')}" in ok("status", site=site).out
+    )
+    told = tool("doctor", site=site).out
+    assert ("nothing is live before vLLM 0.32.0" in told) == (release == "0.31.0")
