@@ -208,12 +208,6 @@ def test_another_patcher(site):
     assert findings(site, "foreign") == []
 
 
-@pytest.mark.parametrize(("value", "told"), [("1", 1), ("0", 0)])
-def test_what_the_cap_waits_for(site, monkeypatch, value, told):
-    monkeypatch.setenv("RADIANCE_DYNAMIC_WIDTH", value)
-    assert len(findings(site, "width")) == told
-
-
 def test_settings(site, monkeypatch):
     monkeypatch.setenv("RADIANCE_DYNW_ALPHA", "0.5")
     monkeypatch.setenv("RADIANCE_DYNW_MIN", "")
