@@ -38,12 +38,17 @@ support: venv ## With V=0.34.0: fill the fingerprints of a new release, show wha
 bench: venv ## Time the tool on a real vLLM tree and print ratios
 	@$(RUN) -m tests.bench
 
-gpu: ## With PYTHON=... that has torch on a GPU: kernels against their references, their times, and compute-sanitizer
+gpu: ## With PYTHON=... that has torch on a GPU: kernels, times, compute-sanitizer; with MODEL=... engines on its patched vLLM
 	RADIANCE_PATCH_TEST_DEVICE=cuda $(PYTHON) -m pytest -p no:cacheprovider -W ignore tests/kernels/inside
 	$(PYTHON) -m tests.bench.gpu_kernels
 	$(PYTHON) -m tests.bench.gpu_sanitizer || test $$? -eq 2  # 2: there is no compute-sanitizer, which it says
-	@echo "an engine on a patched vLLM: $(PYTHON) -m tests.bench.gpu_engine --help, and its copies to the host:"
-	@echo "$(PYTHON) -m tests.bench.gpu_copies --help; tests/bench/RESULTS.md has what was run"
+ifdef MODEL
+	$(PYTHON) -m tests.bench.gpu_copies --model $(MODEL)
+	$(PYTHON) -m tests.bench.gpu_robust --model $(MODEL)
+	$(PYTHON) -m tests.bench.gpu_table --model $(MODEL)
+else
+	@echo "with MODEL=DIR (tests/bench/widen.py makes one) also: copies to the host, hard cases, the table of engines"
+endif
 
 $(VENV)/installed: pyproject.toml
 	@echo "installing into $(VENV) (less than a minute)"

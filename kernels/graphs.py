@@ -73,7 +73,7 @@ def order(manager: Any) -> None:
 def _order(manager: Any) -> None:
     by_mode = manager._capture_descs
     for mode, descs in by_mode.items():
-        by_mode[mode] = [desc for desc in descs if _wanted(desc, manager.decode_query_len)]
+        by_mode[mode] = _thinned(descs, manager.decode_query_len)
     candidates: dict[tuple[int, int], list[Any]] = {}
     full_first = sorted(by_mode, key=lambda mode: mode.name != "FULL")
     for mode in full_first:
@@ -89,9 +89,16 @@ def _order(manager: Any) -> None:
     manager._candidates = candidates
 
 
-def _wanted(desc: Any, widest: int) -> bool:
-    """Whether a graph is worth its capture: of the widths between, batch sizes with three significant bits."""
-    if desc.uniform_token_count in (None, 1, widest):
-        return True
-    batch: int = desc.num_reqs
-    return batch % (1 << max(batch.bit_length() - 3, 0)) == 0
+def _thinned(descs: list[Any], widest: int) -> list[Any]:
+    """Return the graphs worth their capture, in their order; LoRA, which multiplies them, is refused (live.py).
+
+    All of one row and of the widest, as vLLM has them; of a width between, for every batch
+    size with three significant bits the smallest graph that holds it.
+    """
+    kept = {desc for desc in descs if desc.uniform_token_count in (None, 1, widest)}
+    for width in {desc.uniform_token_count for desc in descs} - {None, 1, widest}:
+        mine = sorted((desc for desc in descs if desc.uniform_token_count == width), key=lambda desc: desc.num_reqs)
+        for size in range(1, mine[-1].num_reqs + 1):
+            if size % (1 << max(size.bit_length() - 3, 0)) == 0:
+                kept.add(next(desc for desc in mine if desc.num_reqs >= size))
+    return [desc for desc in descs if desc in kept]
