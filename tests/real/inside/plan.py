@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scheduler import DRAFTS, Driver, configure
+from scheduler import DRAFTS, Driver, configure  # type: ignore[import-not-found]  # beside this script
 from vllm.config import CUDAGraphMode, VllmConfig
 from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
 
