@@ -52,6 +52,11 @@ class Slots:
     drafted: np.ndarray
     copied: np.ndarray
 
+    def scaled(self, batch: int) -> Slots:
+        """Return the same expectations for a batch of another size."""
+        share = batch / self.batch
+        return Slots(batch, self.drafted * share, self.copied * share)
+
     def at(self, rows: int, forwards: int) -> np.ndarray:
         """Return what is expected of `rows` slots, the first `forwards` of which the drafter has reached, [rows]."""
         reached = np.arange(rows) < forwards

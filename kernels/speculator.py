@@ -88,7 +88,8 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
             logger.info("radiance-patch: draft depth is not live on the V2 runner: %s", reason)
             return use_dense_all_token_ids
         _depths[id(runner.vllm_config)] = Depth(runner.vllm_config, runner.device)
-        logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner")
+        size = 4 * runner.max_num_reqs * runner.max_model_len >> 20
+        logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner (%d MiB of tokens)", size)
     except Exception:
         guard.fail(FEATURE)
         return use_dense_all_token_ids

@@ -24,6 +24,9 @@ FEATURE = "draft depth"
 # On the scheduler, the Request and the SchedulerOutput.
 PLANNER, HISTORY, PLAN = "_radiance_planner", "_radiance_history", "_radiance_plan"
 SCHEDULE = "RADIANCE_DRAFT_SCHEDULE"
+# Requests whose text is looked at in a step; a large batch is judged by these, as the look costs the host
+# 10 microseconds each.
+SAMPLE = 32
 # What a batch size starts with: costs are told apart only by steps that differ.
 TRIES = tuple(Choice(f, r) for f, r in ((2, 2), (1, 2), (3, 1), (2, 4), (1, 1), (4, 3), (2, 1), (0, 2)) * 2)
 # After so many steps without drafts, a few with some: what made them dear may be over.
@@ -74,9 +77,8 @@ class Planner:
         # Of the last choice, see Plan.
         self.expected: tuple[float, ...] = ()
 
-    def choose(self, histories: Sequence[History]) -> Choice:
-        """Choose for a batch, the schedule's cap included."""
-        batch = len(histories)
+    def choose(self, histories: Sequence[History], batch: int) -> Choice:
+        """Choose for a batch of which `histories` are some, the schedule's cap included."""
         self._steps += 1
         self.expected = ()
         widths, now = self.row_counts(batch), settings.current()
@@ -87,7 +89,7 @@ class Planner:
         if self._idle == IDLE + len(AGAIN):
             self._idle = 0
         slots = self.beliefs.slots(histories, self.ceiling)
-        choice = choose(slots, costs, widths, most, self.drafted)
+        choice = choose(slots.scaled(batch), costs, widths, most, self.drafted)
         self._idle = 0 if choice.forwards else self._idle + 1
         if self._idle > IDLE:
             return self._tried(AGAIN[self._idle - IDLE - 1], widths, most)
@@ -162,10 +164,11 @@ def plan(scheduler: Any) -> None:
     if not drafting:
         planner.plan = None
         return
-    histories = [_history(request) for request in drafting]
-    choice = planner.choose(histories)
+    looked_at = drafting[:SAMPLE]
+    histories = [_history(request) for request in looked_at]
+    choice = planner.choose(histories, len(drafting))
     runs = {
-        request.request_id: history.repetition.run_class for request, history in zip(drafting, histories, strict=True)
+        request.request_id: history.repetition.run_class for request, history in zip(looked_at, histories, strict=True)
     }
     planner.plan = Plan(choice.forwards, planner.drafted, runs, planner.expected)
     for request in drafting:
@@ -180,7 +183,7 @@ def ship(scheduler: Any, scheduler_output: Any) -> None:
     if planner is None or not scheduler_output.num_scheduled_tokens:
         return
     # A step that only prefills was not planned: its requests are drafted for as ever.
-    shipped = planner.plan or Plan(planner.choose([History()]).forwards, planner.drafted, {})
+    shipped = planner.plan or Plan(planner.choose([History()], 1).forwards, planner.drafted, {})
     setattr(scheduler_output, PLAN, shipped)
     planner.drafted = shipped.forwards
 

@@ -110,7 +110,7 @@ class Adaptive:
         self.planner.drafted = drafted
         for request in running:
             request.run = request.history.repetition.run_class
-        return self.planner.choose([request.history for request in running])
+        return self.planner.choose([request.history for request in running], len(running))
 
 
 @dataclass

@@ -40,6 +40,12 @@ def test_load_makes_rows_dear():
     assert chosen(outlook(0.8, 0.8, 0.3, 0.8, batch=64), loaded, WIDTHS, 8, 4).rows < wide
 
 
+def test_a_large_batch_is_judged_by_some_of_its_requests():
+    few, many = outlook(0.7, 0.6, 0.2, 0.8, batch=8), outlook(0.7, 0.6, 0.2, 0.8, batch=64)
+    costs = Costs(step=6.5e-3, row=0.01e-3, forward=0.9e-3)
+    assert choose(few.slots(8).scaled(64), costs, WIDTHS, 8, 2) == choose(many.slots(8), costs, WIDTHS, 8, 2)
+
+
 def test_without_drafts_at_hand_nothing_is_verified():
     assert chosen(outlook(0.9, 0.9, 0.5, 0.9), GPU, WIDTHS, 8, drafted=0).rows == 0
 
