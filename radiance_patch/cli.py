@@ -50,6 +50,8 @@ def apply(check: bool, diff: bool, only: tuple[str, ...], accept_unreviewed: boo
     if unknown:
         raise click.UsageError(f"No hunk is called {', '.join(unknown)}. `radiance-patch list` names them.")
     found = target.find(common["place"])
+    if absent := [hunk.id for hunk in hunks if hunk.id in only and not hunk.concerns(found.public)]:
+        raise click.UsageError(f"vLLM {found.version} has nothing for {', '.join(absent)} to patch.")
     with commit.locked(found, shared=dry, timeout=common["lock_timeout"], say=say):
         _recover(found, dry=dry)
         planned = plan.for_apply(found, hunks, state.load(found), only, accept=accept_unreviewed)

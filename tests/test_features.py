@@ -42,3 +42,10 @@ def test_status_and_doctor_say_what_is_live(release, tmp_path):
     )
     told = tool("doctor", site=site).out
     assert ("nothing is live before vLLM 0.32.0" in told) == (release == "0.31.0")
+
+
+def test_a_hunk_that_does_not_concern_a_release_is_no_choice_there(tmp_path):
+    site = small_tree(tmp_path / "site", Release("vllm", "0.31.0"))
+    refused = tool("apply", "--only", "v2_merge", site=site)
+    assert (refused.exit, "vLLM 0.31.0 has nothing for v2_merge to patch" in refused.err) == (2, True)
+    assert tool("status", site=site).exit == 3
