@@ -7,7 +7,7 @@ from typing import Any
 
 from . import settings
 
-# The first release with the hooks (hunks/speculator_*.py).
+# The first release with the hooks (hunks/v2_*.py).
 FIRST = (0, 32)
 # Device memory for the requests' tokens, at most; vLLM keeps them in host memory, where no kernel can scan them.
 MOST_CONTEXT = 2 << 30

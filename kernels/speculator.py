@@ -2,7 +2,7 @@
 
 One graph holds one draft step and is replayed as often as the step's plan says; the
 first pass of a step that drafts nothing runs without its head, and keeps the drafter's KV. Called by the hunks
-speculator_* and runner_*; all ranks follow the plan in the scheduler's output.
+v2_*; all ranks follow the plan in the scheduler's output.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scheduler's side of the V2 runner's depth: plans every step, ships the plan to the workers, learns from results.
 
 One plan a step for all ranks, made where there is one process. Called by the hunks
-schedule_plan, schedule_ship and schedule_learn.
+depth_plan, depth_ship and depth_learn.
 """
 
 from __future__ import annotations
