@@ -6,11 +6,12 @@ drafts would fall to PIECEWISE graphs, which costs more than the rows it saves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import guard, live, settings
+from .live import FEATURE
 
-FEATURE = "draft depth"
 # Drafts a request; beyond, and between, K itself serves.
 COUNTS = (0, 1, 2, 3, 4, 6, 8, 12)
 
@@ -23,15 +24,19 @@ def counts(config: Any) -> tuple[int, ...]:
     return (*(count for count in COUNTS if count < most), most)
 
 
-def row_counts(config: Any, batch: int) -> tuple[int, ...]:
-    """Return the row counts to choose from for a batch: those with a decode graph, all where there are none."""
+def row_counts(config: Any) -> Callable[[int], tuple[int, ...]]:
+    """Return what says the row counts to choose from for a batch size: those with a decode graph, all where none has.
+
+    The configuration is looked at once, since every step asks.
+    """
     compilation = config.compilation_config
     mode = compilation.cudagraph_mode
     options = counts(config)
     if not mode or mode.decode_mode().name != "FULL":
-        return options if len(options) == 1 else tuple(range(config.num_speculative_tokens + 1))
+        every = options if len(options) == 1 else tuple(range(config.num_speculative_tokens + 1))
+        return lambda _batch: every
     largest = compilation.max_cudagraph_capture_size or 0
-    return tuple(count for count in options if batch * (1 + count) <= largest) or options
+    return lambda batch: tuple(count for count in options if batch * (1 + count) <= largest) or options
 
 
 def _engaged(manager: Any) -> bool:

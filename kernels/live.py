@@ -7,6 +7,8 @@ from typing import Any
 
 from . import settings
 
+# What the log calls it, and guard.broken, in all processes.
+FEATURE = "draft depth"
 # The first release with the hooks (hunks/v2_*.py).
 FIRST = (0, 32)
 # Device memory for the requests' tokens, at most; vLLM keeps them in host memory, where no kernel can scan them.

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from . import counters, guard, live, settings, tail
+from .live import FEATURE
 from .steps import PLAN, Plan
 
 logger = logging.getLogger("vllm.radiance")
 
-FEATURE = "draft depth"
 # On a speculator whose decode graphs hold one draft step.
 ONE_STEP = "_radiance_one_step"
 
@@ -65,14 +65,9 @@ class Depth:
 _depths: dict[int, Depth] = {}
 
 
-def _of(owner: Any) -> Depth | None:
-    """Return the state of whoever holds the VllmConfig; None where the feature was never live."""
-    return _depths.get(id(owner.vllm_config))
-
-
 def _depth(owner: Any) -> Depth | None:
-    """Return the state while the feature works."""
-    return None if FEATURE in guard.broken else _of(owner)
+    """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live."""
+    return None if FEATURE in guard.broken else _depths.get(id(owner.vllm_config))
 
 
 def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from . import graphs, live, settings
@@ -17,10 +16,10 @@ from .cost import CostModel
 from .depth import Choice, choose
 from .guard import guarded
 from .history import Beliefs, History, Verified
+from .live import FEATURE
 
 logger = logging.getLogger("vllm.radiance")
 
-FEATURE = "draft depth"
 # On the scheduler, the Request and the SchedulerOutput.
 PLANNER, HISTORY, PLAN = "_radiance_planner", "_radiance_history", "_radiance_plan"
 SCHEDULE = "RADIANCE_DRAFT_SCHEDULE"
@@ -93,10 +92,9 @@ class Planner:
         self._idle = 0 if choice.forwards else self._idle + 1
         if self._idle > IDLE:
             return self._tried(AGAIN[self._idle - IDLE - 1], widths, most)
-        self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
         if self._steps % TRY_EVERY == 0 and choice.forwards:
-            self.expected = ()
             return self._tried(NEAR[self._steps // TRY_EVERY % len(NEAR)](choice, widths), widths, most)
+        self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
         return choice
 
     def log_now_and_then(self) -> None:
@@ -137,12 +135,12 @@ def _on() -> bool:
     return settings.current().dynamic_draft
 
 
-def _planner(scheduler: Any) -> Planner | None:
+def planner_of(scheduler: Any) -> Planner | None:
     """Return the scheduler's planner, made at the first call; None where the feature is not live."""
     if not hasattr(scheduler, PLANNER):
         config = scheduler.vllm_config
         live_here = config.use_v2_model_runner and not live.refusal(config)
-        planner = Planner(config.num_speculative_tokens, partial(graphs.row_counts, config)) if live_here else None
+        planner = Planner(config.num_speculative_tokens, graphs.row_counts(config)) if live_here else None
         setattr(scheduler, PLANNER, planner)
     found: Planner | None = getattr(scheduler, PLANNER)
     return found
@@ -156,7 +154,7 @@ def plan(scheduler: Any) -> None:
     steps in under async scheduling. Lists are replaced, never cut in place: under async
     scheduling all requests share one.
     """
-    planner = _planner(scheduler)
+    planner = planner_of(scheduler)
     if planner is None:
         return
     planner.beliefs.step += 1
@@ -179,7 +177,7 @@ def plan(scheduler: Any) -> None:
 @guarded(FEATURE, _on)
 def ship(scheduler: Any, scheduler_output: Any) -> None:
     """Send the step's plan along with it (Scheduler._update_after_schedule)."""
-    planner = _planner(scheduler)
+    planner = planner_of(scheduler)
     if planner is None or not scheduler_output.num_scheduled_tokens:
         return
     # A step that only prefills was not planned: its requests are drafted for as ever.
@@ -191,7 +189,7 @@ def ship(scheduler: Any, scheduler_output: Any) -> None:
 @guarded(FEATURE, _on)
 def learn(scheduler: Any, scheduler_output: Any, sampled_token_ids: Any, model_runner_output: Any) -> None:
     """Take in a step's results before the scheduler does (Scheduler.update_from_output)."""
-    planner, shipped = _planner(scheduler), getattr(scheduler_output, PLAN, None)
+    planner, shipped = planner_of(scheduler), getattr(scheduler_output, PLAN, None)
     if planner is None or shipped is None:
         return
     drafts = scheduler_output.scheduled_spec_decode_tokens

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from . import live, settings
+from . import settings
 from .guard import guarded
+from .steps import planner_of
 
 # On the Request, so that it dies with the request and survives its preemption.
 AVERAGE = "_radiance_accepted"
@@ -99,7 +100,7 @@ def cap_batch(scheduler: Any, scheduler_output: Any = None) -> None:
     placeholder list: lists are replaced, never cut in place.
     """
     now = settings.current()
-    if scheduler.use_v2_model_runner and not live.refusal(scheduler.vllm_config):
+    if scheduler.use_v2_model_runner and planner_of(scheduler) is not None:
         return  # rows are planned with the depth there, see steps.py
     if scheduler_output is not None:
         _note_drafting(scheduler, scheduler_output)
