@@ -18,7 +18,7 @@ from typing import Any
 from tests.real.prompts import PROMPTS, mixed
 
 MAX_TOKENS = 128
-REQUESTS = {1: 12, 5: 30, 8: 48, 32: 96}
+REQUESTS = {1: 16, 5: 40, 8: 64, 32: 192}
 SPEC = "vllm:spec_decode_num_"
 
 
@@ -130,7 +130,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         for c in options.c:
             before = counts(llm)
             modes.clear()
-            run = closed_loop(engine, (ids * 8)[: REQUESTS[c]], sampling, c)
+            run = closed_loop(engine, (ids * 8)[: max(round(REQUESTS[c] * options.share), 2 * c)], sampling, c)
             after = counts(llm)
             spent = {name: after[name] - before.get(name, 0) for name in after}
             cells[f"c={c} T={temperature:g}"] = {
@@ -195,6 +195,7 @@ if __name__ == "__main__":
     parser.add_argument("--engine", default="{}", help="more LLM arguments, JSON")
     parser.add_argument("--out", type=Path, default=Path("gpu_engine.jsonl"))
     parser.add_argument("--hold", type=Path, help="folder in which to wait for one's turn, see gpu_table.py")
+    parser.add_argument("--share", type=float, default=1.0, help="of the requests of each cell; less is quicker")
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table:

@@ -53,7 +53,7 @@ def launch(name: str, options: argparse.Namespace, hold: Path) -> subprocess.Pop
     command = [
         sys.executable, "-m", "tests.bench.gpu_engine", "--model", options.model, "--label", name,
         "--k", str(what["k"]), "--c", *map(str, options.c), "--speculative", json.dumps(what["speculative"]),
-        "--engine", engine,
+        "--engine", engine, "--share", str(options.share),
         "--hold", str(hold), "--out", str(options.out),
     ]  # fmt: skip
     with (options.logs / f"log_{name}.txt").open("wb") as log:
@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
     parser.add_argument("--c", type=int, nargs="+", default=[1, 5, 8, 32])
+    parser.add_argument("--share", type=float, default=1.0, help="of the requests of each cell")
     parser.add_argument("--together", type=int, default=5, help="engines on the card at once")
     parser.add_argument("--stagger", type=float, default=2.0, help="seconds between two starts")
     parser.add_argument("--engine", default="{}", help="more LLM arguments, JSON")
