@@ -96,16 +96,13 @@ class Ranks:
 
     def _exchanged(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the numbers of all ranks, [P, B, 4] int32."""
-        rows = hidden.shape[0]
         try:
             assert self.head is not None
             mine = shards.reduce(*self.head.logits(hidden))
         except Exception:
             guard.fail(FEATURE)
-            mine = shards.unreduced(rows, self._device)
-        numbers = torch.empty(self.size, rows, mine.shape[1], dtype=torch.int32, device=self._device)
-        dist.all_gather_into_tensor(numbers, mine, group=self._group)
-        return numbers
+            mine = shards.unreduced(hidden.shape[0], self._device)
+        return shards.exchange(mine, self._group)
 
     def _gathered(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the logits [B, V], gathered by vLLM, on the first rank at least."""

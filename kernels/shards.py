@@ -10,6 +10,7 @@ import inspect
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from . import top1
 from .backend import runs_on
@@ -44,6 +45,13 @@ def unreduced(rows: int, device: torch.device) -> torch.Tensor:
     """Return what travels of a shard that could not be reduced: nothing in it wins, and its rank says so."""
     numbers = reduce(torch.empty(rows, 0, device=device), 0)
     numbers[:, REDUCED] = 0
+    return numbers
+
+
+def exchange(mine: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    """Return every rank's numbers, [P, B, 4] int32 by rank, from this one's, [B, 4]."""
+    numbers = mine.new_empty(dist.get_world_size(group), *mine.shape)
+    dist.all_gather_into_tensor(numbers.flatten(0, 1), mine, group=group)
     return numbers
 
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,21 @@ def run(job: Callable[..., Any], *arguments: Any, size: int = 2, seconds: float 
             process.kill()
             process.join()
         assert not waiting, f"{len(waiting)} of {size} ranks still wait for each other after {seconds} s"
-        assert [process.exitcode for process in ranks] == [0] * size
-        return [pickle.loads(Path(folder, str(rank)).read_bytes()) for rank in range(size)]
+        found = [pickle.loads(Path(folder, str(rank)).read_bytes()) for rank in range(size)]
+        assert not (failed := [text for _, text in found if text]), "\n".join(failed)
+        return [result for result, _ in found]
 
 
 def _rank(rank: int, size: int, folder: str, job: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        found = _start(rank, size, folder, job, arguments), ""
+    except Exception:
+        found = None, traceback.format_exc()
+    Path(folder, str(rank)).write_bytes(pickle.dumps(found))
+    os._exit(0)  # gloo's threads have nothing left to say
+
+
+def _start(rank: int, size: int, folder: str, job: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     # Names that differ leave vLLM with gloo rather than its shared memory.
     os.environ |= {"VLLM_DIST_IDENT": str(rank), "GLOO_SOCKET_IFNAME": "lo", "VLLM_LOGGING_LEVEL": "ERROR"}
     torch.set_num_threads(1)
@@ -41,9 +52,7 @@ def _rank(rank: int, size: int, folder: str, job: Callable[..., Any], arguments:
     with set_current_vllm_config(VllmConfig()), torch.inference_mode():
         init_distributed_environment(size, rank, f"file://{folder}/store", rank, "gloo")
         initialize_model_parallel(size)
-        result = job(rank, *arguments)
-    Path(folder, str(rank)).write_bytes(pickle.dumps(result))
-    os._exit(0)  # gloo's threads have nothing left to say
+        return job(rank, *arguments)
 
 
 class Model(torch.nn.Module):
@@ -57,6 +66,7 @@ class Model(torch.nn.Module):
 
         self.lm_head = ParallelLMHead(*weight.shape, params_dtype=weight.dtype)
         self.lm_head.weight_loader(self.lm_head.weight, weight)
+        self.lm_head.quant_method.process_weights_after_loading(self.lm_head)
         self.logits_processor = LogitsProcessor(weight.shape[0], **processor)
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -9,18 +9,11 @@ INF = float("inf")
 VOCABULARIES = (1, 30, 33, 63, 64, 65, 130, 1000, 4097)
 
 
-def exchanged(numbers):
-    """Return all ranks' numbers, as `Ranks` exchanges them."""
-    found = numbers.new_empty(torch.distributed.get_world_size(gloo.group()), *numbers.shape)
-    torch.distributed.all_gather_into_tensor(found, numbers, group=gloo.group())
-    return found
-
-
 def both_ways(model, hidden):
     """Return token and probability from the shards, and from vLLM's gathered logits."""
     head = shards.Head(model, torch.distributed.get_world_size(gloo.group()))
     logits, first = head.logits(hidden)
-    found = shards.finish(exchanged(shards.reduce(logits, first)))
+    found = shards.finish(shards.exchange(shards.reduce(logits, first), gloo.group()))
     assert "forward" not in vars(model.logits_processor)
     return [part.tolist() for part in (*found, *top1.top1_reference(model.compute_logits(hidden)))]
 
@@ -56,9 +49,9 @@ def layers(rank):
     return found
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def facts(request):
-    return gloo.run(layers, size=request.param)
+@pytest.fixture(scope="module")
+def facts():
+    return gloo.run(layers)
 
 
 def test_the_exchange_equals_the_gathered_path(facts):
