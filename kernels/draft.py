@@ -16,7 +16,7 @@ import torch
 
 from . import counters, decide, guard, live, match, settings, top1
 from .context import Context
-from .ranks import Ranks
+from .ranks import Ranks, group_of
 
 logger = logging.getLogger("vllm.radiance")
 
@@ -217,11 +217,10 @@ def _ranks(proposer: Any) -> Ranks | None:
 
     Not `_safe`: a rank without it would leave the others waiting.
     """
-    if proposer.vllm_config.parallel_config.tensor_parallel_size == 1:
+    group = group_of(proposer.vllm_config.parallel_config)
+    if group is None:
         return None
-    from vllm.distributed import get_tp_group  # noqa: PLC0415  # nothing else here needs vLLM
-
-    ranks = Ranks(proposer.model, get_tp_group().device_group, proposer.device)
+    ranks = Ranks(proposer.model, group, proposer.device)
     setattr(proposer, RANKS, ranks)
     if ranks.leads:
         logger.info("radiance-patch: this rank decides for all %d of the tensor parallel group", ranks.size)
@@ -327,7 +326,7 @@ def finish(runner: Any, draft_token_ids: Any) -> Any:
     if ranks is None:
         return _finish(runner.drafter, draft_token_ids, runner.num_spec_tokens)
     drafted = _widened(_finish(runner.drafter, draft_token_ids, ranks.width), ranks.width)
-    return ranks.share(drafted.contiguous()) if runner.use_async_scheduling and drafted.shape[1] else drafted
+    return ranks.share(drafted) if runner.use_async_scheduling and drafted.shape[1] else drafted
 
 
 def _finish(proposer: Any, drafted: Any, width: int) -> Any:

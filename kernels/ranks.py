@@ -26,6 +26,23 @@ FEATURE = "shard-local drafting"
 Rule = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
+def share(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
+    """Give every rank the first rank's values, in place."""
+    whole = tensor.contiguous()
+    dist.broadcast(whole, src=dist.get_global_rank(group, 0), group=group)
+    if whole is not tensor:
+        tensor.copy_(whole)
+
+
+def group_of(parallel: Any) -> dist.ProcessGroup | None:
+    """Return the tensor parallel group of vLLM's ParallelConfig; None where a rank is alone."""
+    if parallel.tensor_parallel_size == 1:
+        return None
+    from vllm.distributed import get_tp_group  # noqa: PLC0415  # nothing else here needs vLLM
+
+    return get_tp_group().device_group
+
+
 class Ranks:
     """One rank's side. All ranks make the same calls in the same order, whatever has failed on one of them.
 
@@ -39,7 +56,6 @@ class Ranks:
         self.head: shards.Head | None = None
         self._model, self._group, self._device = model, group, device
         self.size = dist.get_world_size(group)
-        self._first = dist.get_global_rank(group, 0)
         self._scratch = top1.Scratch(device)
         on_gpu = device.type == "cuda"
         self._event = torch.cuda.Event() if on_gpu else None
@@ -66,7 +82,7 @@ class Ranks:
             except Exception:
                 guard.fail(FEATURE)
                 answer[-1] = 0
-        self.share(answer)
+        share(answer, self._group)
         self._said.copy_(answer[rows:], non_blocking=True)
         if self._event is not None:
             self._event.record()
@@ -78,10 +94,10 @@ class Ranks:
             self._event.synchronize()
         return not int(self._said[0])
 
-    def share(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Give every rank the first rank's values, in place."""
-        dist.broadcast(tensor, src=self._first, group=self._group)
-        return tensor
+    def share(self, drafts: torch.Tensor) -> torch.Tensor:
+        """Return the first rank's drafts [B, K], written over this rank's."""
+        share(drafts, self._group)
+        return drafts
 
     def _heed(self) -> None:
         """Gather from here on where the last answer said so: it is the same answer on every rank."""

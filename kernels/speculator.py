@@ -2,7 +2,8 @@
 
 One graph holds one draft step and is replayed as often as the step's plan says; the
 first pass of a step that drafts nothing runs without its head, and keeps the drafter's KV. Called by the hunks
-v2_*; all ranks follow the plan in the scheduler's output.
+v2_*. All ranks follow the plan in the scheduler's output, even one whose part has failed,
+and verify the first rank's drafts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import counters, guard, live, settings, tail
+from . import counters, guard, live, ranks, settings, tail
 from .live import FEATURE
 from .steps import PLAN, Plan
 
@@ -29,7 +30,7 @@ class Depth:
 
     forwards: what the step at hand was planned to draft with; None leaves it to vLLM.
     answered: what propose was then told. capturing: the graphs without a head are under
-    way. config: kept, as the state is found by its identity.
+    way. config: kept, as the state is found by its identity. group: the other ranks, if any.
     """
 
     def __init__(self, config: Any, device: torch.device) -> None:
@@ -43,6 +44,7 @@ class Depth:
         self.forwards: int | None = None
         self.answered: int | None = None
         self.capturing = False
+        self.group = ranks.group_of(config.parallel_config)
 
     def merge(self, runner: Any, batch: Any, drafts: torch.Tensor, sampled: torch.Tensor) -> None:
         """Merge the requests' continuations into their drafts [B, K], and count."""
@@ -66,8 +68,12 @@ _depths: dict[int, Depth] = {}
 
 
 def _depth(owner: Any) -> Depth | None:
-    """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live."""
-    return None if FEATURE in guard.broken else _depths.get(id(owner.vllm_config))
+    """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live.
+
+    A rank among others goes on: it would launch other forwards than they do.
+    """
+    depth = _depths.get(id(owner.vllm_config))
+    return None if depth is None or (FEATURE in guard.broken and depth.group is None) else depth
 
 
 def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
@@ -86,6 +92,8 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
         size = 4 * runner.max_num_reqs * runner.max_model_len >> 20
         logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner (%d MiB of tokens)", size)
     except Exception:
+        if runner.vllm_config.parallel_config.tensor_parallel_size > 1:
+            raise  # the other ranks have it
         guard.fail(FEATURE)
         return use_dense_all_token_ids
     return True
@@ -128,6 +136,8 @@ def capture_headless(speculator: Any) -> None:
     try:
         _capture_headless(speculator, depth)
     except Exception:
+        if depth.group is not None:
+            raise  # the others would run without the head where this rank gathers its logits
         guard.fail(FEATURE)
 
 
@@ -215,8 +225,13 @@ def merge(runner: Any, input_batch: Any, draft_tokens: torch.Tensor, num_sampled
     if depth is None:
         return
     try:
-        depth.merge(runner, input_batch, draft_tokens, num_sampled)
+        if FEATURE not in guard.broken:
+            depth.merge(runner, input_batch, draft_tokens, num_sampled)
     except Exception:
         guard.fail(FEATURE)
+    if FEATURE in guard.broken:
+        depth.answered = None
         # A step that drafted nothing leaves -1, which the embedding of the next rows would read.
         draft_tokens.clamp_(min=0)
+    if depth.group is not None:
+        ranks.share(draft_tokens, depth.group)
