@@ -294,12 +294,17 @@ def _sample(proposer: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     return controller.proposal.take(proposer.model.compute_logits(hidden_states), controller.settings.tau)
 
 
-@_safe(lambda _, token, __: torch.ones_like(token[:1]))
+def _go_on(proposer: Any, token: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
+    """Return what vLLM would."""
+    return torch.ones_like(token[:1])
+
+
+@_safe(_go_on)
 def _rule(proposer: Any, token: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
     """Return on the first rank whether to go on, [1]; as vLLM would where no proposal is under way."""
     controller = _controller(proposer)
     if controller is None or controller.proposal is None:
-        return torch.ones_like(token[:1])
+        return _go_on(proposer, token, probability)
     return controller.proposal.rule(token, probability, controller.settings.tau)
 
 

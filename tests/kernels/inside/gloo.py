@@ -14,7 +14,7 @@ import torch
 
 
 def run(job: Callable[..., Any], *arguments: Any, size: int = 2, seconds: float = 120) -> list[Any]:
-    """Return what `job(rank, *arguments)` returned on each rank; ranks that wait for each other for ever are a failure."""
+    """Return what `job(rank, *arguments)` returned on each rank; ranks that wait for each other to the end fail."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         ranks = [context.Process(target=_rank, args=(rank, size, folder, job, arguments)) for rank in range(size)]

@@ -190,8 +190,9 @@ def faults(rank, cases):
 
 
 # What fails, on which rank, after how many calls, drafts a proposal, and whether scheduling is asynchronous.
-SHARD = [("shard", rank, after, width, False) for rank in (0, 1) for after, width in [(0, 5), (1, 5), (0, 1), (1, 1)]]
-FIRST = [(what, 0, after, WIDTH, late) for what in ("append", "decide", "assemble") for after in (0, 1) for late in (0, 1)]
+PAIRS = [(0, 0), (0, 1), (1, 0), (1, 1)]
+SHARD = [("shard", rank, after, width, 0) for rank in (0, 1) for after in (0, 1) for width in (1, WIDTH)]
+FIRST = [(what, 0, after, WIDTH, late) for what in ("append", "decide", "assemble") for after, late in PAIRS]
 CASES = [("nothing", 0, 0, WIDTH, 0), *SHARD, *FIRST]
 
 
