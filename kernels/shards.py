@@ -18,6 +18,9 @@ from .backend import runs_on
 # Columns of what travels, each 32 bits: the maximum, the sum of exponentials below it, the token, 1 if it was reduced.
 LARGEST, TOTAL, TOKEN, REDUCED = range(4)
 
+# On draft models that map the head's columns to other tokens (Eagle 3), or ban some by their place (Gemma 4).
+OWN_VOCABULARY = ("draft_id_to_target_id", "_suppress_idx")
+
 
 def reduce(logits: torch.Tensor, first: int) -> torch.Tensor:
     """Reduce a shard to what travels, [B, 4] int32.
@@ -62,7 +65,7 @@ def finish(numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Head:
-    """A draft model's head, asked for this rank's columns alone.
+    """A draft model's head, asked for this rank's columns alone. Raises ValueError for one that cannot be.
 
     Only `compute_logits` knows what a model does before its head, so it is called as it
     stands, while its logits processor answers without gathering.
@@ -72,6 +75,8 @@ class Head:
         self._model = model
         self._ranks = ranks
         self._processor = processor_of(model)
+        if any(hasattr(model, name) for name in OWN_VOCABULARY):
+            raise ValueError(f"{type(model).__name__} numbers or bans tokens after its head")
 
     def logits(self, hidden: torch.Tensor) -> tuple[torch.Tensor, int]:
         """Return this rank's logits [B, C], capped and scaled, without padding, and the token of their first column.
