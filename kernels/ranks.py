@@ -10,6 +10,7 @@ waiting for each other for ever.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -38,9 +39,8 @@ def group_of(parallel: Any) -> dist.ProcessGroup | None:
     """Return the tensor parallel group of vLLM's ParallelConfig; None where a rank is alone."""
     if parallel.tensor_parallel_size == 1:
         return None
-    from vllm.distributed import get_tp_group  # noqa: PLC0415  # nothing else here needs vLLM
-
-    return get_tp_group().device_group
+    group: dist.ProcessGroup = sys.modules["vllm.distributed.parallel_state"].get_tp_group().device_group
+    return group
 
 
 class Ranks:
