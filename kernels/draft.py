@@ -217,7 +217,7 @@ def _ranks(proposer: Any) -> Ranks | None:
 
     Not `_safe`: a rank without it would leave the others waiting.
     """
-    group = group_of(proposer.vllm_config.parallel_config)
+    group = group_of(proposer.vllm_config.parallel_config, proposer.device)
     if group is None:
         return None
     ranks = Ranks(proposer.model, group, proposer.device)

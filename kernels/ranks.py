@@ -35,11 +35,15 @@ def share(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
         tensor.copy_(whole)
 
 
-def group_of(parallel: Any) -> dist.ProcessGroup | None:
-    """Return the tensor parallel group of vLLM's ParallelConfig; None where a rank is alone."""
+def group_of(parallel: Any, device: torch.device) -> dist.ProcessGroup | None:
+    """Return the tensor parallel group of vLLM's ParallelConfig; None where a rank is alone.
+
+    Asked by all ranks before vLLM measures its memory: a group's buffers are made when it is first used.
+    """
     if parallel.tensor_parallel_size == 1:
         return None
     group: dist.ProcessGroup = sys.modules["vllm.distributed.parallel_state"].get_tp_group().device_group
+    share(torch.zeros(1, device=device), group)
     return group
 
 

@@ -75,7 +75,7 @@ class Head:
         self._model = model
         self._ranks = ranks
         self._processor = processor_of(model)
-        if any(hasattr(model, name) for name in OWN_VOCABULARY):
+        if any(hasattr(part, name) for part in model.modules() for name in OWN_VOCABULARY):
             raise ValueError(f"{type(model).__name__} numbers or bans tokens after its head")
 
     def logits(self, hidden: torch.Tensor) -> tuple[torch.Tensor, int]:

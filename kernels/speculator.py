@@ -44,7 +44,7 @@ class Depth:
         self.forwards: int | None = None
         self.answered: int | None = None
         self.capturing = False
-        self.group = ranks.group_of(config.parallel_config)
+        self.group = ranks.group_of(config.parallel_config, device)
 
     def merge(self, runner: Any, batch: Any, drafts: torch.Tensor, sampled: torch.Tensor) -> None:
         """Merge the requests' continuations into their drafts [B, K], and count."""
