@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import counters, guard, live, settings, tail
+from . import counters, guard, live, settings, shortlist, tail
 from .live import FEATURE
 from .steps import PLAN, Plan
 
@@ -29,7 +29,8 @@ class Depth:
 
     forwards: what the step at hand was planned to draft with; None leaves it to vLLM.
     answered: what propose was then told. capturing: the graphs without a head are under
-    way. config: kept, as the state is found by its identity.
+    way. config: kept, as the state is found by its identity. shortlist: of the draft head's
+    tokens, None where it is whole.
     """
 
     def __init__(self, config: Any, device: torch.device) -> None:
@@ -40,6 +41,7 @@ class Depth:
         self.best = torch.zeros(seqs, dtype=torch.int64, device=device)
         self.drafted = torch.zeros(seqs, 2, dtype=torch.int32, device=device)
         self.counters = counters.Counters(device, settings.current().log_seconds)
+        self.shortlist = shortlist.of(config, device)
         self.forwards: int | None = None
         self.answered: int | None = None
         self.capturing = False
@@ -57,6 +59,8 @@ class Depth:
             min(longest, self.longest), self.best, self.drafted,
             self.counters.device[counters.bucket(batch.num_reqs)],
         )  # fmt: skip
+        if self.shortlist is not None:
+            self.shortlist.follow(batch.req_ids, states.all_token_ids.gpu, batch.idx_mapping, states.total_len.gpu)
         self.counters.count_step(batch.num_reqs, forwards, self.ceiling, 0)
         self.counters.log_now_and_then()
 
@@ -89,6 +93,44 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
         guard.fail(FEATURE)
         return use_dense_all_token_ids
     return True
+
+
+def shorten(speculator: Any) -> None:
+    """Make the draft model's short head (load_model, before memory is profiled), and say so or why not."""
+    depth = _depth(speculator)
+    if depth is None:
+        return
+    try:
+        short, reason = depth.shortlist, shortlist.refusal(depth.config)
+        if short is not None:
+            reason = short.attach(speculator.model)
+        if short is None or reason:
+            depth.shortlist = None
+            logger.info("radiance-patch: the drafter chooses from all tokens: %s", reason)
+            return
+        logger.info(
+            "radiance-patch: the drafter chooses from %d of %d tokens, learnt from the text (%d MiB)",
+            short.ids.shape[0], short.seen.shape[0], short.bytes >> 20,
+        )  # fmt: skip
+    except Exception:
+        depth.shortlist = None
+        guard.fail(shortlist.FEATURE)
+
+
+def short_tokens(speculator: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
+    """Return a draft step's tokens [B] int64 by the short head (sample_draft); None leaves them to vLLM.
+
+    hidden_states: [B, H].
+    """
+    depth = _depth(speculator)
+    if depth is None or depth.shortlist is None:
+        return None
+    try:
+        return depth.shortlist.tokens(speculator.model, hidden_states)
+    except Exception:
+        depth.shortlist = None
+        guard.fail(shortlist.FEATURE)
+        return None
 
 
 def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
