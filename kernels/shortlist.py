@@ -152,7 +152,7 @@ class Shortlist:
         if short.shape != (2, self.ids.shape[0]) or whole.shape[1] < self.seen.shape[0]:
             return False
         wanted = whole[:, self.ids].float()
-        return torch.allclose(short.float(), wanted, rtol=TOLERANCE, atol=TOLERANCE * float(wanted.abs().max()))
+        return bool(torch.allclose(short.float(), wanted, rtol=TOLERANCE, atol=TOLERANCE * float(wanted.abs().max())))
 
 
 def _heads(model: nn.Module) -> Iterator[tuple[Any, str, Any]]:

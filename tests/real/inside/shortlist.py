@@ -22,7 +22,7 @@ shortlist.Head.cpu_linear = staticmethod(torch.nn.functional.linear)
 TOKENS = 48
 
 
-class Loaded(MTPSpeculator):
+class Loaded(MTPSpeculator):  # type: ignore[misc]  # vLLM is not among what types are checked with
     """vLLM's speculator around a draft model that is loaded already."""
 
     def __init__(self, config: Any, model: Any) -> None:
@@ -103,7 +103,7 @@ def main(given: Path, result: Path) -> None:
         enforce_eager=True,
         speculative_config={"method": "mtp", "num_speculative_tokens": 4},
     )
-    worker: Any = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker  # type: ignore[attr-defined]
+    worker: Any = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
     drafter = worker.model_runner.drafter
     model, config = drafter.model, worker.vllm_config
     vocabulary = config.model_config.get_vocab_size()
