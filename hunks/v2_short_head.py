@@ -8,7 +8,7 @@ HUNK = Hunk(
     why="its memory must be there before vLLM sizes the KV cache",
     upstream="none: vLLM quantizes the draft head, and reads all of it",
     remove_when="vLLM drafts from a part of the vocabulary",
-    calls=("speculator",),
+    calls=("head",),
     since="0.32.0",
     variants=(
         Variant(
@@ -16,7 +16,7 @@ HUNK = Hunk(
                 "DraftModelSpeculator.load_model",
                 "self._validate_local_argmax_reduction()",
             ),
-            edit=Edit(Where.AFTER, "_radiance_speculator.shorten(self)"),
+            edit=Edit(Where.AFTER, "_radiance_head.shorten(self)"),
             fingerprints={
                 "0.32.0": "145757409f68407b",
                 "0.33.0": "145757409f68407b",

@@ -8,7 +8,7 @@ HUNK = Hunk(
     why="reading the whole output head is more than half of a draft forward",
     upstream="none: vLLM quantizes the draft head, and reads all of it",
     remove_when="vLLM drafts from a part of the vocabulary",
-    calls=("speculator",),
+    calls=("head",),
     since="0.32.0",
     variants=(
         Variant(
@@ -18,8 +18,7 @@ HUNK = Hunk(
             ),
             edit=Edit(
                 Where.BEFORE,
-                "if (_radiance := _radiance_speculator.short_tokens(self, hidden_states)) is not None:\n"
-                "    return _radiance",
+                "if (_radiance := _radiance_head.short_tokens(self, hidden_states)) is not None:\n    return _radiance",
             ),
             fingerprints={
                 "0.32.0": "40020adf47628044",

@@ -20,8 +20,6 @@ from . import settings
 
 logger = logging.getLogger("vllm.radiance")
 
-# What the log calls it, and guard.broken.
-FEATURE = "short draft head"
 # Tokens of a request that are looked at: of longer ones the recent part.
 WINDOW = 2048
 # Steps between two looks, and between two when requests have come since.

@@ -69,7 +69,7 @@ class Depth:
 _depths: dict[int, Depth] = {}
 
 
-def _depth(owner: Any) -> Depth | None:
+def depth_of(owner: Any) -> Depth | None:
     """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live."""
     return None if FEATURE in guard.broken else _depths.get(id(owner.vllm_config))
 
@@ -95,47 +95,9 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     return True
 
 
-def shorten(speculator: Any) -> None:
-    """Make the draft model's short head (load_model, before memory is profiled), and say so or why not."""
-    depth = _depth(speculator)
-    if depth is None:
-        return
-    try:
-        short, reason = depth.shortlist, shortlist.refusal(depth.config)
-        if short is not None:
-            reason = short.attach(speculator.model)
-        if short is None or reason:
-            depth.shortlist = None
-            logger.info("radiance-patch: the drafter chooses from all tokens: %s", reason)
-            return
-        logger.info(
-            "radiance-patch: the drafter chooses from %d of %d tokens, learnt from the text (%d MiB)",
-            short.ids.shape[0], short.seen.shape[0], short.bytes >> 20,
-        )  # fmt: skip
-    except Exception:
-        depth.shortlist = None
-        guard.fail(shortlist.FEATURE)
-
-
-def short_tokens(speculator: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
-    """Return a draft step's tokens [B] int64 by the short head (sample_draft); None leaves them to vLLM.
-
-    hidden_states: [B, H].
-    """
-    depth = _depth(speculator)
-    if depth is None or depth.shortlist is None:
-        return None
-    try:
-        return depth.shortlist.tokens(speculator.model, hidden_states)
-    except Exception:
-        depth.shortlist = None
-        guard.fail(shortlist.FEATURE)
-        return None
-
-
 def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     """Take the step's plan (GPUModelRunner.execute_model); none for dummy runs, which follow vLLM."""
-    depth = _depth(runner)
+    depth = depth_of(runner)
     if depth is None:
         return
     plan: Plan | None = None if dummy_run else getattr(scheduler_output, PLAN, None)
@@ -144,7 +106,7 @@ def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
 
 def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> int:
     """Return how many drafts propose is to make (propose, as it starts)."""
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     if depth is None or dummy_run or depth.forwards is None:
         return num_speculative_tokens
     depth.answered = min(depth.forwards, num_speculative_tokens)
@@ -154,7 +116,7 @@ def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> i
 
 def headless(speculator: Any) -> bool:
     """Whether the first pass ends before its head (_prefill): nothing is drafted from it, and it only fills the KV."""
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     return depth is not None and (depth.capturing or depth.answered == 0)
 
 
@@ -164,7 +126,7 @@ def capture_headless(speculator: Any) -> None:
     One row a request is what a step has after one that drafted nothing, and drafting
     nothing is then likely again.
     """
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     if depth is None:
         return
     try:
@@ -204,7 +166,7 @@ def _without_head(desc: Any) -> Any:
 
 def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     """Return the graph for the first pass (propose): the one without a head, where nothing is drafted."""
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     if depth is None or depth.answered != 0:
         return prefill_batch_desc
     bare = _without_head(prefill_batch_desc)
@@ -213,7 +175,7 @@ def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
 
 def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., None]:
     """Return what a decode graph captures (capture): one draft step instead of the whole loop."""
-    if _depth(speculator) is None or not speculator.supports_decode_metadata_update:
+    if depth_of(speculator) is None or not speculator.supports_decode_metadata_update:
         return decode_fn
 
     def step(
@@ -253,7 +215,7 @@ def merge(runner: Any, input_batch: Any, draft_tokens: torch.Tensor, num_sampled
 
     draft_tokens: [B, K] int64. num_sampled: [B] int32.
     """
-    depth = _depth(runner)
+    depth = depth_of(runner)
     if depth is None:
         return
     try:

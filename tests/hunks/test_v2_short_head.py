@@ -13,7 +13,7 @@ def test_place(release):
         class DraftModelSpeculator:
             def load_model:
                 self._validate_local_argmax_reduction()
-              > _radiance_speculator.shorten(self)
+              > _radiance_head.shorten(self)
                 all_attn_layers = get_layers_from_vllm_config(self.vllm_config, AttentionLayerBase)
         """,
     )

@@ -13,7 +13,7 @@ def test_place(release):
         class DraftModelSpeculator:
             def sample_draft:
                 if draft_logits is None and self.use_local_argmax_reduction: ...
-              > if (_radiance := _radiance_speculator.short_tokens(self, hidden_states)) is not None:
+              > if (_radiance := _radiance_head.short_tokens(self, hidden_states)) is not None:
               >     return _radiance
                 logits = self.compute_draft_logits(hidden_states, spec_step_idx)
         """,
