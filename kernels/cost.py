@@ -19,9 +19,9 @@ NEAR_DOUBTS = {"step": 0.5, "row": 1.0, "forward": 0.5}
 NOISE = 0.08
 # A step this many times the noise away counts less and less: a compilation, a collection,
 # a result that waited for the one before.
-DISTURBED, ROUNDS = 2.0, 5
+DISTURBED, ROUNDS = 2.0, 4
 # Steps remembered of a batch size, half of whose weight is in the last HALF, and steps between two fits.
-MEMORY, HALF, REFIT = 192, 48, 16
+MEMORY, HALF, REFIT = 192, 48, 32
 # Steps, at whatever batch size, that halve a step's weight: what a size cost while other processes started must not
 # outlive that because the size is rare, nor what drafts cost because there are none now (issue 4). Steps after which
 # a fit is made anew even so.
@@ -78,7 +78,7 @@ class _Fit:
     @property
     def due(self) -> bool:
         """Whether to fit anew: often while there is little, since the first steps of a process are its strangest."""
-        return self.seen % REFIT == 0 or self.seen in (2, 4, 8)
+        return self.seen % REFIT == 0 or self.seen in (2, 4, 8, 16)
 
     def evidence(self, clock: int) -> float:
         """Return the steps with drafts, each counted by how recent it is."""
