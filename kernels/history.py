@@ -46,6 +46,8 @@ class Repetition:
 
     def advance(self, context: Sequence[int]) -> None:
         """Take in what the context has gained since the last call; a context that shrank starts anew."""
+        if len(context) == self._seen:
+            return
         if len(context) < self._seen:
             self.__init__()  # type: ignore[misc]
         start = max(self._seen, len(context) - INDEXED)
@@ -134,6 +136,13 @@ class Verified(NamedTuple):
     run: int
 
 
+class Common(NamedTuple):
+    """What is believed of a request that nothing is known of; first, later: see depth.Outlook."""
+
+    first: float
+    later: float
+
+
 class Beliefs:
     """What was seen over all requests, and what is therefore expected of each.
 
@@ -194,17 +203,21 @@ class Beliefs:
                 break
 
     def _own(self, history: History, name: str, yes: bool) -> None:
-        believed = self._faded(history, name)
+        believed = self._faded(getattr(history, name), getattr(self._common(), name), history.step)
         setattr(history, name, believed + self.OWN * (yes - believed))
         history.step = self.step
 
-    def _faded(self, history: History, name: str) -> float:
-        everybody, hope = (
-            (self._first.value, self.HOPE_FIRST) if name == "first" else (self._later.value, self.HOPE_LATER)
+    def _common(self) -> Common:
+        """Return what is believed of everybody."""
+        kept = self.FADE_ALL ** max(self.step - self._seen, 0)
+        return Common(
+            self.HOPE_FIRST + (self._first.value - self.HOPE_FIRST) * kept,
+            self.HOPE_LATER + (self._later.value - self.HOPE_LATER) * kept,
         )
-        common = hope + (everybody - hope) * self.FADE_ALL ** max(self.step - self._seen, 0)
-        own = getattr(history, name)
-        return common if own is None else common + (own - common) * self.FADE_OWN ** max(self.step - history.step, 0)
+
+    def _faded(self, own: float | None, common: float, step: int) -> float:
+        """Return what is believed of a request whose own evidence is of `step`."""
+        return common if own is None else common + (own - common) * self.FADE_OWN ** max(self.step - step, 0)
 
     def slots(self, histories: Sequence[History], width: int) -> Slots:
         """Return what is expected at each slot of these requests' rows, corrected by how such expectations fared."""
@@ -228,10 +241,10 @@ class Beliefs:
 
     def outlook(self, histories: Sequence[History]) -> Outlook:
         """Say what is expected of these requests."""
-        runs = [history.repetition.run_class for history in histories]
+        runs, common = [history.repetition.run_class for history in histories], self._common()
         return Outlook(
-            first=np.array([self._faded(history, "first") for history in histories]),
-            later=np.array([self._faded(history, "later") for history in histories]),
+            first=np.array([self._faded(history.first, common.first, history.step) for history in histories]),
+            later=np.array([self._faded(history.later, common.later, history.step) for history in histories]),
             copied=np.array([self._copied[run].value for run in runs]),
             held=np.array([self._held[run].value for run in runs]),
         )

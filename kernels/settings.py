@@ -52,6 +52,7 @@ class Settings:
     dynamic_width: cap verify rows by what was accepted. alpha: weight of the newest
     observation, in (0, 1]. margin, floor: drafts. min_batch: running requests.
     dynamic_draft, tau, schedule: see SETTINGS; schedule is (batch size, depth) pairs by size.
+    draft_vocabulary: tokens of the draft head, 0 for all.
     log_seconds: between two log lines of the draft controller's counters, 0 for none.
     given: the variables that the environment sets, rather than a default.
     """
@@ -64,6 +65,7 @@ class Settings:
     dynamic_draft: bool
     tau: float
     schedule: tuple[tuple[int, int], ...]
+    draft_vocabulary: int
     log_seconds: float
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -99,6 +101,10 @@ def _count(low: int, high: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def _vocabulary(text: str) -> int:
+    return 0 if text == "0" else _count(1024, 1 << 20)(text)
 
 
 def _schedule(text: str) -> tuple[tuple[int, int], ...]:
@@ -144,6 +150,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "RADIANCE_DRAFT_SCHEDULE", "1:8,2:7,4:6,8:5,16:4", 'pairs "batch size:depth" as in 1:8,4:6 (empty: no cap)',
         "most draft forwards from a batch size on; on the V2 runner only when set", _schedule,
+    ),
+    Setting(
+        "RADIANCE_DRAFT_VOCAB", "32768", "0 or a whole number from 1024 to 1048576",
+        "V2 runner: tokens the drafter chooses from, learnt from the text, of a vocabulary at least twice as large; "
+        "0: from all", _vocabulary,
     ),
     Setting(
         "RADIANCE_DRAFT_LOG_SECONDS", "60", "a number from 0 to 86400",

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import counters, guard, live, ranks, settings, tail
+from . import counters, guard, live, ranks, settings, shortlist, tail
 from .live import FEATURE
 from .steps import PLAN, Plan
 
@@ -31,6 +31,7 @@ class Depth:
     forwards: what the step at hand was planned to draft with; None leaves it to vLLM.
     answered: what propose was then told. capturing: the graphs without a head are under
     way. config: kept, as the state is found by its identity. group: the other ranks, if any.
+    shortlist: of the draft head's tokens, None where it is whole.
     """
 
     def __init__(self, config: Any, device: torch.device) -> None:
@@ -41,6 +42,7 @@ class Depth:
         self.best = torch.zeros(seqs, dtype=torch.int64, device=device)
         self.drafted = torch.zeros(seqs, 2, dtype=torch.int32, device=device)
         self.counters = counters.Counters(device, settings.current().log_seconds)
+        self.shortlist = shortlist.of(config, device)
         self.forwards: int | None = None
         self.answered: int | None = None
         self.capturing = False
@@ -59,6 +61,8 @@ class Depth:
             min(longest, self.longest), self.best, self.drafted,
             self.counters.device[counters.bucket(batch.num_reqs)],
         )  # fmt: skip
+        if self.shortlist is not None:
+            self.shortlist.follow(batch.req_ids, states.all_token_ids.gpu, batch.idx_mapping, states.total_len.gpu)
         self.counters.count_step(batch.num_reqs, forwards, self.ceiling, 0)
         self.counters.log_now_and_then()
 
@@ -67,7 +71,7 @@ class Depth:
 _depths: dict[int, Depth] = {}
 
 
-def _depth(owner: Any) -> Depth | None:
+def depth_of(owner: Any) -> Depth | None:
     """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live.
 
     A rank among others goes on: it would launch other forwards than they do.
@@ -101,7 +105,7 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
 
 def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     """Take the step's plan (GPUModelRunner.execute_model); none for dummy runs, which follow vLLM."""
-    depth = _depth(runner)
+    depth = depth_of(runner)
     if depth is None:
         return
     plan: Plan | None = None if dummy_run else getattr(scheduler_output, PLAN, None)
@@ -110,7 +114,7 @@ def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
 
 def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> int:
     """Return how many drafts propose is to make (propose, as it starts)."""
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     if depth is None or dummy_run or depth.forwards is None:
         return num_speculative_tokens
     depth.answered = min(depth.forwards, num_speculative_tokens)
@@ -120,7 +124,7 @@ def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> i
 
 def headless(speculator: Any) -> bool:
     """Whether the first pass ends before its head (_prefill): nothing is drafted from it, and it only fills the KV."""
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     return depth is not None and (depth.capturing or depth.answered == 0)
 
 
@@ -130,7 +134,7 @@ def capture_headless(speculator: Any) -> None:
     One row a request is what a step has after one that drafted nothing, and drafting
     nothing is then likely again.
     """
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     if depth is None:
         return
     try:
@@ -172,7 +176,7 @@ def _without_head(desc: Any) -> Any:
 
 def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     """Return the graph for the first pass (propose): the one without a head, where nothing is drafted."""
-    depth = _depth(speculator)
+    depth = depth_of(speculator)
     if depth is None or depth.answered != 0:
         return prefill_batch_desc
     bare = _without_head(prefill_batch_desc)
@@ -181,7 +185,7 @@ def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
 
 def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., None]:
     """Return what a decode graph captures (capture): one draft step instead of the whole loop."""
-    if _depth(speculator) is None or not speculator.supports_decode_metadata_update:
+    if depth_of(speculator) is None or not speculator.supports_decode_metadata_update:
         return decode_fn
 
     def step(
@@ -221,7 +225,7 @@ def merge(runner: Any, input_batch: Any, draft_tokens: torch.Tensor, num_sampled
 
     draft_tokens: [B, K] int64. num_sampled: [B] int32.
     """
-    depth = _depth(runner)
+    depth = depth_of(runner)
     if depth is None:
         return
     try:

@@ -32,6 +32,7 @@ _V2 = frozenset({"graphs", "speculator", "steps"})
 FEATURES = (
     Feature("draft depth", "RADIANCE_DYNAMIC_DRAFT", {"v1": frozenset({"draft"}), "v2": _V2}),
     Feature("verbatim tails", "RADIANCE_DYNAMIC_DRAFT", {"v1": frozenset({"draft"}), "v2": _V2}),
+    Feature("short draft head", "RADIANCE_DRAFT_VOCAB", {"v1": frozenset(), "v2": _V2 | {"head"}}),
     Feature("verify width", "RADIANCE_DYNAMIC_WIDTH", {"v1": frozenset({"width"}), "v2": _V2}),
 )
 

@@ -36,6 +36,9 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "adaptive": column(6, enable_adaptive_verification=True),
     # Nothing set, as installed.
     "ours": column(8, {}),
+    # A smaller draft head, and the whole one.
+    "ours-10k": column(8, {"RADIANCE_DRAFT_VOCAB": "10240"}),
+    "ours-whole": column(8, {"RADIANCE_DRAFT_VOCAB": "0"}),
     "k2-fp8": column(2, draft_lm_head_quantization="fp8"),
     "ours-fp8": column(8, {}, draft_lm_head_quantization="fp8"),
     **{f"v1-k{k}": column(k, STOCK | V1) for k in (0, 2, 4, 8)},

@@ -16,7 +16,7 @@ from typing import Any
 from radiance_patch.kernels.cost import Costs
 from radiance_patch.kernels.depth import Choice
 from radiance_patch.kernels.history import MIN_MATCH, History, Verified
-from radiance_patch.kernels.steps import Planner
+from radiance_patch.kernels.steps import SAMPLE, Planner
 
 from tests.bench import record
 
@@ -110,7 +110,7 @@ class Adaptive:
         self.planner.drafted = drafted
         for request in running:
             request.run = request.history.repetition.run_class
-        return self.planner.choose([request.history for request in running], len(running))
+        return self.planner.choose([request.history for request in running[:SAMPLE]], len(running))
 
 
 @dataclass
@@ -155,7 +155,7 @@ def replay(
             tails = adaptive is not None and adaptive.tails
             request.row = merged(drafts, copy if tails else [], choice.forwards, record.DEPTH)
         if adaptive:
-            news.append(partial(adaptive.planner.beliefs.judge, adaptive.planner.expected, drafted, right))
+            news.append(partial(adaptive.planner.beliefs.judge, adaptive.planner.expected, drafted, right[:SAMPLE]))
             told = seconds if clock is None else clock(outcome.steps, seconds)
             news.append(partial(adaptive.planner.costs.observe, len(running), choice.rows, choice.forwards, told))
         outcome.seconds += seconds

@@ -1,0 +1,57 @@
+"""The worker's side of the short draft head: made when the draft model is loaded, asked at each draft step.
+
+Called by the hunks v2_short_*.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from . import guard, shortlist
+from .speculator import depth_of
+
+logger = logging.getLogger("vllm.radiance")
+
+# What the log calls it, and guard.broken.
+FEATURE = "short draft head"
+
+
+def shorten(speculator: Any) -> None:
+    """Make the draft model's short head (load_model, before memory is profiled), and say so or why not."""
+    depth = depth_of(speculator)
+    if depth is None:
+        return
+    try:
+        short, reason = depth.shortlist, shortlist.refusal(depth.config)
+        if short is not None:
+            reason = short.attach(speculator.model)
+        if short is None or reason:
+            depth.shortlist = None
+            logger.info("radiance-patch: the drafter chooses from all tokens: %s", reason)
+            return
+        logger.info(
+            "radiance-patch: the drafter chooses from %d of %d tokens, learnt from the text (%d MiB)",
+            short.ids.shape[0], short.seen.shape[0], short.bytes >> 20,
+        )  # fmt: skip
+    except Exception:
+        depth.shortlist = None
+        guard.fail(FEATURE)
+
+
+def short_tokens(speculator: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
+    """Return a draft step's tokens [B] int64 by the short head (sample_draft); None leaves them to vLLM.
+
+    hidden_states: [B, H].
+    """
+    depth = depth_of(speculator)
+    if depth is None or depth.shortlist is None:
+        return None
+    try:
+        return depth.shortlist.tokens(speculator.model, hidden_states)
+    except Exception:
+        depth.shortlist = None
+        guard.fail(FEATURE)
+        return None
