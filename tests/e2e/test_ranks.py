@@ -15,8 +15,14 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
 
 # The model's 9 heads and 3 KV heads do not go by two.
 RANKS = 3
-# One thread a rank: they share the cores.
-THREADS = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+SETTINGS = {
+    **DRAFT,
+    # One thread a rank: they share the cores.
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # Ranks that wait for each other are a failure by then.
+    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "120",
+}
 FEW = replace(SHORT, prompts=SHORT.prompts[:6], max_tokens=32)
 # Appended to the payload: one rank's shard cannot be reduced from its twentieth slot on.
 FAULT = """
@@ -33,7 +39,7 @@ def reduce(logits, first):
 
 def run(engine: real.Engine, site: Any) -> dict[str, Any]:
     job = {**asdict(FEW), "model": str(engine.model), "ranks": RANKS}
-    return json.loads(real.run_inside(engine, "ranks.py", job, site=site, env=DRAFT | THREADS))
+    return json.loads(real.run_inside(engine, "ranks.py", job, site=site, env=SETTINGS))
 
 
 @pytest.fixture(scope="module")

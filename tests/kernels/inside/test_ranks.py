@@ -1,4 +1,5 @@
 import logging
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -123,6 +124,15 @@ def decisions(rank):
         found["ranks"].append(Drafter(tau).propose(slots, rows=PLAIN))
         found["async"].append(Drafter(tau, asynchronous=True).propose(slots, rows=PLAIN))
     return found
+
+
+def stuck(_):
+    time.sleep(600)
+
+
+def test_ranks_that_wait_for_ever_are_a_failure():
+    with pytest.raises(AssertionError, match="2 of 2 ranks still wait"):
+        gloo.run(stuck, seconds=5)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ class Runner:
     def __init__(self):
         self.vllm_config = SimpleNamespace(
             scheduler_config=SimpleNamespace(max_num_seqs=SEQS),
-            model_config=SimpleNamespace(max_model_len=LONGEST),
+            model_config=SimpleNamespace(max_model_len=LONGEST, get_vocab_size=lambda: 100),
+            speculative_config=SimpleNamespace(use_local_argmax_reduction=False),
             num_speculative_tokens=WIDTH,
             parallel_config=SimpleNamespace(tensor_parallel_size=2),
         )
