@@ -119,7 +119,7 @@ class _Fit:
             fitted = np.linalg.solve(gram, weighed.T @ relative / NOISE + shares / doubt**2)
             expected = np.maximum(features @ fitted, 0.05)
         step, row, forward = map(float, fitted)
-        step = max(step, 0.1)
+        step = max(step, 0.1 * _median(relative, fresh))
         larger = 1.0 + self.seen / LARGER_EVERY * min(self.evidence(clock) / ENOUGH, 1.0)
         row_guess, forward_guess = guess.row * step, guess.forward * step
         row = min(max(row, SMALLER * row_guess), larger * row_guess)

@@ -11,12 +11,10 @@ from typing import Any
 import torch
 
 from . import guard, shortlist
+from .shortlist import FEATURE
 from .speculator import depth_of
 
 logger = logging.getLogger("vllm.radiance")
-
-# What the log calls it, and guard.broken.
-FEATURE = "short draft head"
 
 
 def shorten(speculator: Any) -> None:
@@ -29,7 +27,6 @@ def shorten(speculator: Any) -> None:
         if short is not None:
             reason = short.attach(speculator.model)
         if short is None or reason:
-            depth.shortlist = None
             logger.info("radiance-patch: the drafter chooses from all tokens: %s", reason)
             return
         logger.info(
@@ -37,21 +34,19 @@ def shorten(speculator: Any) -> None:
             short.ids.shape[0], short.seen.shape[0], short.bytes >> 20,
         )  # fmt: skip
     except Exception:
-        depth.shortlist = None
         guard.fail(FEATURE)
 
 
 def short_tokens(speculator: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     """Return a draft step's tokens [B] int64 by the short head (sample_draft); None leaves them to vLLM.
 
-    hidden_states: [B, H].
+    hidden_states: [B, H]. After a fault the list is kept all the same: graphs read it.
     """
     depth = depth_of(speculator)
-    if depth is None or depth.shortlist is None:
+    if depth is None or depth.shortlist is None or not depth.shortlist.attached or FEATURE in guard.broken:
         return None
     try:
         return depth.shortlist.tokens(speculator.model, hidden_states)
     except Exception:
-        depth.shortlist = None
         guard.fail(FEATURE)
         return None

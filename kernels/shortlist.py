@@ -8,8 +8,7 @@ stays whole. (FR-Spec, arXiv 2502.14856, fixes such a list beforehand.)
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,12 +17,14 @@ from torch import nn
 
 from . import settings
 
-logger = logging.getLogger("vllm.radiance")
-
-# Tokens of a request that are looked at: of longer ones the recent part.
-WINDOW = 2048
-# Steps between two looks, and between two when requests have come since.
-EVERY, SOON = 256, 32
+# What the log calls it, and guard.broken.
+FEATURE = "short draft head"
+# Tokens of a request that are looked at: of longer ones the recent part. Requests looked at at once: the memory for it
+# is not there when vLLM measures what is left.
+WINDOW, MOST_REQUESTS = 2048, 128
+# Steps between two looks, which take half a millisecond. Weights that were updated, or are back from sleep, are not
+# drafted with for as long.
+EVERY = 48
 # What is left of a token's count after a look.
 KEPT = 0.99
 # Of tokens never seen the lower ids come first: byte pair encodings number their merges by how common they are.
@@ -60,27 +61,39 @@ class Shortlist:
         self._window = torch.arange(1, WINDOW + 1, device=device)
         self._heads: list[tuple[Any, str, Any, Head]] = []
         self._since = EVERY
-        self._requests: frozenset[str] = frozenset()
-        self._came = False
+        self._looks = 0
 
     def attach(self, model: nn.Module) -> str | None:
         """Make the short heads of a draft model; returns why not, and then leaves no trace."""
-        found = list(_heads(model))
-        if not found:
-            return "the draft model has no output head that is known"
-        for owner, name, whole in found:
+        self._heads.clear()
+        reason = self._attached(model)
+        if reason:
+            self._heads.clear()
+        return reason
+
+    def _attached(self, model: nn.Module) -> str | None:
+        for owner, name, whole in _heads(model):
             if type(whole.quant_method).__name__ not in PLAIN:
-                return "the output head is quantized"
+                return f"the output head is quantized ({type(whole.quant_method).__name__})"
             if whole.weight.dim() != 2 or whole.weight.shape[0] < self.seen.shape[0]:
                 return "the output head is not of the whole vocabulary"
             # Shared heads stay shared.
             short = next((head for *_, other, head in self._heads if other is whole), None)
             self._heads.append((owner, name, whole, short or Head(whole, self.ids.shape[0])))
-        self._fill()
-        reason = None if self._proved(model) else "the draft model uses its output head in another way"
-        if reason:
-            self._heads.clear()
+        if not self._heads:
+            return "the draft model has no output head that is known"
+        first = self.ids.clone()
+        # Tried with tokens from all over the vocabulary: the first ones would hide what is done by a token's place.
+        shuffled = torch.randperm(self.seen.shape[0], generator=torch.Generator().manual_seed(0))
+        self._list(shuffled[: first.shape[0]].to(first.device))
+        reason: str | None = self._disproved(model)
+        self._list(first)
         return reason
+
+    @property
+    def attached(self) -> bool:
+        """Whether there is a draft model to choose for."""
+        return bool(self._heads)
 
     @property
     def bytes(self) -> int:
@@ -91,34 +104,34 @@ class Shortlist:
         """Return the tokens [B] int64 that the short head finds most likely after hidden states [B, H]."""
         return self.ids[self._logits(model, hidden_states).argmax(dim=-1)]
 
-    def follow(self, names: Sequence[str], context: torch.Tensor, slots: torch.Tensor, lengths: torch.Tensor) -> bool:
+    def follow(self, context: torch.Tensor, slots: torch.Tensor, lengths: torch.Tensor) -> bool:
         """Look at the running requests' tokens, if it is time to; returns whether the list was made anew.
 
-        names: [B], the requests. context: [R, T] int32, the tokens of all. slots: [B], the
-        requests' rows. lengths: [R], tokens of each row. Nothing here waits for the device.
+        context: [R, T] int32, the tokens of all. slots: [B], the requests' rows. lengths: [R],
+        tokens of each row. Nothing here waits for the device.
         """
-        running = frozenset(names)
-        self._came |= not running <= self._requests
-        self._requests = running
         self._since += 1
-        if self._since < (SOON if self._came else EVERY):
+        if self._since < EVERY:
             return False
-        self._since, self._came = 0, False
-        rows = slots.long()
+        self._since = 0
+        stride = -(-slots.shape[0] // MOST_REQUESTS)
+        rows = slots[self._looks % stride :: stride].long()
+        self._looks += 1
         place = lengths[rows].long()[:, None] - self._window
         tokens = context[rows[:, None], place.clamp(0, context.shape[1] - 1)].long()
         self.seen.mul_(KEPT)
         # A placeholder of something that is no text may lie outside of the vocabulary.
         there = (place >= 0) & (tokens >= 0) & (tokens < self.seen.shape[0])
         self.seen.scatter_add_(0, tokens.clamp(0, self.seen.shape[0] - 1).flatten(), there.float().flatten())
-        self.ids.copy_(torch.topk(self.seen + self._prior, self.ids.shape[0], sorted=False).indices)
-        self._fill()
+        self._list(torch.topk(self.seen + self._prior, self.ids.shape[0], sorted=False).indices)
         return True
 
-    def _fill(self) -> None:
+    def _list(self, ids: torch.Tensor) -> None:
+        """Make this the list: rows first, so that a fault leaves rows and tokens that belong together."""
         with torch.no_grad():
             for head, whole in {id(head): (head, whole) for *_, whole, head in self._heads}.values():
-                torch.index_select(whole.weight, 0, self.ids, out=head.weight)
+                torch.index_select(whole.weight, 0, ids, out=head.weight)
+        self.ids.copy_(ids)
 
     def _logits(self, model: Any, hidden_states: torch.Tensor) -> torch.Tensor:
         with self._in_place():
@@ -137,20 +150,23 @@ class Shortlist:
                 owner._modules[name] = whole
 
     @torch.no_grad()
-    def _proved(self, model: Any) -> bool:
-        """Whether the short heads give the whole one's numbers at their tokens."""
+    def _disproved(self, model: Any) -> str | None:
+        """Return why the short heads do not give the whole one's numbers at their tokens, None if they do."""
         width = self._heads[0][2].weight.shape[1]
         generator = torch.Generator().manual_seed(0)
         hidden = torch.randn(2, width, generator=generator).to(self._heads[0][2].weight)
+        other_use = "the draft model uses its output head in another way"
         try:
             whole, short = model.compute_logits(hidden), self._logits(model, hidden)
-        except Exception:
-            logger.debug("radiance-patch: the output head's proof", exc_info=True)
-            return False
+        except Exception as error:
+            return f"{other_use} ({type(error).__name__})"
         if short.shape != (2, self.ids.shape[0]) or whole.shape[1] < self.seen.shape[0]:
-            return False
+            return other_use
         wanted = whole[:, self.ids].float()
-        return bool(torch.allclose(short.float(), wanted, rtol=TOLERANCE, atol=TOLERANCE * float(wanted.abs().max())))
+        largest = float(wanted.abs().max())
+        if not 0.0 < largest < float("inf"):
+            return "the output head has no weights yet"
+        return None if torch.allclose(short.float(), wanted, rtol=TOLERANCE, atol=TOLERANCE * largest) else other_use
 
 
 def _heads(model: nn.Module) -> Iterator[tuple[Any, str, Any]]:
@@ -182,4 +198,6 @@ def of(config: Any, device: torch.device) -> Shortlist | None:
     """Return the shortlist for an engine, without a head yet; None where the head stays whole."""
     if refusal(config):
         return None
-    return Shortlist(config.model_config.get_vocab_size(), settings.current().draft_vocabulary, device)
+    # A multiple that matrix products like.
+    size = -(-settings.current().draft_vocabulary // 64) * 64
+    return Shortlist(config.model_config.get_vocab_size(), size, device)

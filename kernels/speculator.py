@@ -50,10 +50,11 @@ class Depth:
 
     def merge(self, runner: Any, batch: Any, drafts: torch.Tensor, sampled: torch.Tensor) -> None:
         """Merge the requests' continuations into their drafts [B, K], and count."""
+        states = runner.req_states
+        self._follow(states.all_token_ids.gpu, batch.idx_mapping, states.total_len.gpu)
         forwards, self.answered = self.answered, None
         if forwards is None:
             return
-        states = runner.req_states
         # The host's bound on the tokens of the longest request, this step's included.
         longest = int(batch.seq_lens_cpu_upper_bound[: batch.num_reqs].max()) + 1
         tail.merge(
@@ -61,10 +62,17 @@ class Depth:
             min(longest, self.longest), self.best, self.drafted,
             self.counters.device[counters.bucket(batch.num_reqs)],
         )  # fmt: skip
-        if self.shortlist is not None:
-            self.shortlist.follow(batch.req_ids, states.all_token_ids.gpu, batch.idx_mapping, states.total_len.gpu)
         self.counters.count_step(batch.num_reqs, forwards, self.ceiling, 0)
         self.counters.log_now_and_then()
+
+    def _follow(self, *tokens: torch.Tensor) -> None:
+        """Let the shortlist look at the requests' tokens; a fault leaves the list as it is."""
+        if self.shortlist is None or not self.shortlist.attached or shortlist.FEATURE in guard.broken:
+            return
+        try:
+            self.shortlist.follow(*tokens)
+        except Exception:
+            guard.fail(shortlist.FEATURE)
 
 
 # By the identity of the VllmConfig, which the runner, its speculator and their graphs share.

@@ -76,7 +76,9 @@ def refused(model: Any, vocabulary: int, size: int) -> dict[str, str | None]:
     tries: dict[str, tuple[Any, str, Any]] = {
         "quantized": (head, "quant_method", object()),
         "other order": (model, "compute_logits", lambda hidden: compute(hidden).flip(-1)),
+        "by place": (model, "compute_logits", lambda hidden: compute(hidden).index_fill(1, torch.tensor([7]), -9.0)),
         "fixed shape": (model, "compute_logits", lambda hidden: compute(hidden)[:, list(range(vocabulary))]),
+        "no weights": (model, "compute_logits", lambda hidden: 0 * compute(hidden)),
         "smaller": (head, "weight", half),
     }
     for name, (owner, attribute, value) in tries.items():
@@ -123,9 +125,7 @@ def main(given: Path, result: Path) -> None:
         facts["first_ids"] = short.ids.tolist() == list(range(size))
         facts["first"] = speculator_of_vllm.draft(hidden)
         facts["first_wanted"] = short.ids[whole[:, short.ids].argmax(dim=-1)].tolist()
-        everybody = [str(n) for n in range(len(tokens))]
-        looks = [short.follow(everybody[:1], *context_of(tokens[:1])) for _ in range(2 * shortlist.EVERY + 2)]
-        looks += [short.follow(everybody, *context_of(tokens)) for _ in range(shortlist.SOON)]
+        looks = [short.follow(*context_of(tokens)) for _ in range(2 * shortlist.EVERY + 1)]
         facts["looks"] = [step for step, looked in enumerate(looks) if looked]
         facts["ids"] = sorted(short.ids.tolist())
         facts["contexts"] = sorted({token for line in tokens for token in line})
@@ -138,6 +138,7 @@ def main(given: Path, result: Path) -> None:
         head.weight = torch.nn.Parameter(torch.zeros(3, 5), requires_grad=False)
         facts["broken"] = speculator_of_vllm.draft(hidden)
         facts["broken_features"] = sorted(guard.broken)
+        facts["kept"] = depth.shortlist is short
     result.write_text(json.dumps(facts))
 
 
