@@ -82,6 +82,7 @@ def depth_of(owner: Any) -> Depth | None:
     return None if FEATURE in guard.broken else _depths.get(id(owner.vllm_config))
 
 
+@guard.safe(FEATURE, lambda runner, use_dense_all_token_ids: use_dense_all_token_ids)
 def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     """Return whether the runner keeps the requests' tokens in device memory (GPUModelRunner.__init__).
 
@@ -89,20 +90,17 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     """
     if FEATURE in guard.broken or not settings.current().dynamic_draft:
         return use_dense_all_token_ids
-    try:
-        reason = live.refusal(runner.vllm_config)
-        if reason:
-            logger.info("radiance-patch: draft depth is not live on the V2 runner: %s", reason)
-            return use_dense_all_token_ids
-        _depths[id(runner.vllm_config)] = Depth(runner.vllm_config, runner.device)
-        size = 4 * runner.max_num_reqs * runner.max_model_len >> 20
-        logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner (%d MiB of tokens)", size)
-    except Exception:
-        guard.fail(FEATURE)
+    reason = live.refusal(runner.vllm_config)
+    if reason:
+        logger.info("radiance-patch: draft depth is not live on the V2 runner: %s", reason)
         return use_dense_all_token_ids
+    _depths[id(runner.vllm_config)] = Depth(runner.vllm_config, runner.device)
+    size = 4 * runner.max_num_reqs * runner.max_model_len >> 20
+    logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner (%d MiB of tokens)", size)
     return True
 
 
+@guard.safe(FEATURE, lambda *_: None)
 def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     """Take the step's plan (GPUModelRunner.execute_model); none for dummy runs, which follow vLLM."""
     depth = depth_of(runner)
@@ -112,6 +110,7 @@ def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     depth.forwards = None if plan is None else min(plan.forwards, depth.ceiling)
 
 
+@guard.safe(FEATURE, lambda speculator, num_speculative_tokens, dummy_run: num_speculative_tokens)
 def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> int:
     """Return how many drafts propose is to make (propose, as it starts)."""
     depth = depth_of(speculator)
@@ -122,12 +121,14 @@ def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> i
     return depth.answered
 
 
+@guard.safe(FEATURE, lambda _: False)
 def headless(speculator: Any) -> bool:
     """Whether the first pass ends before its head (_prefill): nothing is drafted from it, and it only fills the KV."""
     depth = depth_of(speculator)
     return depth is not None and (depth.capturing or depth.answered == 0)
 
 
+@guard.safe(FEATURE, lambda _: None)
 def capture_headless(speculator: Any) -> None:
     """Capture the first pass once more without its head, for one row a request (capture, after vLLM's own).
 
@@ -137,13 +138,6 @@ def capture_headless(speculator: Any) -> None:
     depth = depth_of(speculator)
     if depth is None:
         return
-    try:
-        _capture_headless(speculator, depth)
-    except Exception:
-        guard.fail(FEATURE)
-
-
-def _capture_headless(speculator: Any, depth: Depth) -> None:
     manager = speculator.prefill_cudagraph_manager
     descs = manager._capture_descs
     depth.capturing = True
@@ -172,6 +166,7 @@ def _without_head(desc: Any) -> Any:
     return dataclasses.replace(desc, max_query_len=desc.uniform_token_count)
 
 
+@guard.safe(FEATURE, lambda speculator, prefill_batch_desc: prefill_batch_desc)
 def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     """Return the graph for the first pass (propose): the one without a head, where nothing is drafted."""
     depth = depth_of(speculator)
@@ -181,6 +176,7 @@ def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     return bare if bare in speculator.prefill_cudagraph_manager.graphs else prefill_batch_desc
 
 
+@guard.safe(FEATURE, lambda speculator, decode_fn: decode_fn)
 def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., None]:
     """Return what a decode graph captures (capture): one draft step instead of the whole loop."""
     if depth_of(speculator) is None or not speculator.supports_decode_metadata_update:
