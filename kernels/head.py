@@ -17,7 +17,7 @@ from .speculator import depth_of
 logger = logging.getLogger("vllm.radiance")
 
 
-@guard.safe(FEATURE, lambda _: None)
+@guard.safe(FEATURE, lambda *_: None)
 def shorten(speculator: Any) -> None:
     """Make the draft model's short head (load_model, before memory is profiled), and say so or why not."""
     depth = depth_of(speculator)

@@ -121,14 +121,14 @@ def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> i
     return depth.answered
 
 
-@guard.safe(FEATURE, lambda _: False)
+@guard.safe(FEATURE, lambda *_: False)
 def headless(speculator: Any) -> bool:
     """Whether the first pass ends before its head (_prefill): nothing is drafted from it, and it only fills the KV."""
     depth = depth_of(speculator)
     return depth is not None and (depth.capturing or depth.answered == 0)
 
 
-@guard.safe(FEATURE, lambda _: None)
+@guard.safe(FEATURE, lambda *_: None)
 def capture_headless(speculator: Any) -> None:
     """Capture the first pass once more without its head, for one row a request (capture, after vLLM's own).
 
