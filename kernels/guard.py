@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 logger = logging.getLogger("vllm.radiance")
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 # Features that failed in this process.
 broken: set[str] = set()
@@ -37,6 +38,23 @@ def guarded(feature: str, on: Callable[[], bool]) -> Callable[[Callable[P, None]
                 function(*args, **kwargs)
             except Exception:
                 fail(feature)
+
+        return call
+
+    return wrap
+
+
+def safe(feature: str, default: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Wrap a hook of `feature` that answers: where it raises, `default` does, and the feature is off from then on."""
+
+    def wrap(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception:
+                fail(feature)
+                return default(*args, **kwargs)
 
         return call
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -20,6 +20,9 @@ from .live import FEATURE
 from .steps import PLAN, Plan
 
 logger = logging.getLogger("vllm.radiance")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # On a speculator whose decode graphs hold one draft step.
 ONE_STEP = "_radiance_one_step"
@@ -88,6 +91,22 @@ def depth_of(owner: Any) -> Depth | None:
     return None if depth is None or (FEATURE in guard.broken and depth.group is None) else depth
 
 
+def _alone(answer: Callable[P, R]) -> Callable[P, R]:
+    """Return what a hook that failed answers: vLLM's, by `answer`.
+
+    Raises RuntimeError on a rank among others, which follow a plan that it would not.
+    """
+
+    def stock(*args: P.args, **kwargs: P.kwargs) -> R:
+        owner: Any = args[0]
+        if owner.vllm_config.parallel_config.tensor_parallel_size > 1:
+            raise RuntimeError(f"radiance-patch: {FEATURE} failed on one rank of several")
+        return answer(*args, **kwargs)
+
+    return stock
+
+
+@guard.safe(FEATURE, _alone(lambda runner, use_dense_all_token_ids: use_dense_all_token_ids))
 def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     """Return whether the runner keeps the requests' tokens in device memory (GPUModelRunner.__init__).
 
@@ -95,22 +114,17 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     """
     if FEATURE in guard.broken or not settings.current().dynamic_draft:
         return use_dense_all_token_ids
-    try:
-        reason = live.refusal(runner.vllm_config)
-        if reason:
-            logger.info("radiance-patch: draft depth is not live on the V2 runner: %s", reason)
-            return use_dense_all_token_ids
-        _depths[id(runner.vllm_config)] = Depth(runner.vllm_config, runner.device)
-        size = 4 * runner.max_num_reqs * runner.max_model_len >> 20
-        logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner (%d MiB of tokens)", size)
-    except Exception:
-        if runner.vllm_config.parallel_config.tensor_parallel_size > 1:
-            raise  # the other ranks have it
-        guard.fail(FEATURE)
+    reason = live.refusal(runner.vllm_config)
+    if reason:
+        logger.info("radiance-patch: draft depth is not live on the V2 runner: %s", reason)
         return use_dense_all_token_ids
+    _depths[id(runner.vllm_config)] = Depth(runner.vllm_config, runner.device)
+    size = 4 * runner.max_num_reqs * runner.max_model_len >> 20
+    logger.info("radiance-patch: draft depth and verbatim tails are live on the V2 runner (%d MiB of tokens)", size)
     return True
 
 
+@guard.safe(FEATURE, _alone(lambda *_: None))
 def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     """Take the step's plan (GPUModelRunner.execute_model); none for dummy runs, which follow vLLM."""
     depth = depth_of(runner)
@@ -120,6 +134,7 @@ def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     depth.forwards = None if plan is None else min(plan.forwards, depth.ceiling)
 
 
+@guard.safe(FEATURE, _alone(lambda speculator, num_speculative_tokens, dummy_run: num_speculative_tokens))
 def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> int:
     """Return how many drafts propose is to make (propose, as it starts)."""
     depth = depth_of(speculator)
@@ -130,12 +145,14 @@ def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> i
     return depth.answered
 
 
+@guard.safe(FEATURE, _alone(lambda *_: False))
 def headless(speculator: Any) -> bool:
     """Whether the first pass ends before its head (_prefill): nothing is drafted from it, and it only fills the KV."""
     depth = depth_of(speculator)
     return depth is not None and (depth.capturing or depth.answered == 0)
 
 
+@guard.safe(FEATURE, _alone(lambda *_: None))
 def capture_headless(speculator: Any) -> None:
     """Capture the first pass once more without its head, for one row a request (capture, after vLLM's own).
 
@@ -145,15 +162,6 @@ def capture_headless(speculator: Any) -> None:
     depth = depth_of(speculator)
     if depth is None:
         return
-    try:
-        _capture_headless(speculator, depth)
-    except Exception:
-        if depth.group is not None:
-            raise  # the others would run without the head where this rank gathers its logits
-        guard.fail(FEATURE)
-
-
-def _capture_headless(speculator: Any, depth: Depth) -> None:
     manager = speculator.prefill_cudagraph_manager
     descs = manager._capture_descs
     depth.capturing = True
@@ -182,6 +190,7 @@ def _without_head(desc: Any) -> Any:
     return dataclasses.replace(desc, max_query_len=desc.uniform_token_count)
 
 
+@guard.safe(FEATURE, _alone(lambda speculator, prefill_batch_desc: prefill_batch_desc))
 def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     """Return the graph for the first pass (propose): the one without a head, where nothing is drafted."""
     depth = depth_of(speculator)
@@ -191,6 +200,7 @@ def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     return bare if bare in speculator.prefill_cudagraph_manager.graphs else prefill_batch_desc
 
 
+@guard.safe(FEATURE, _alone(lambda speculator, decode_fn: decode_fn))
 def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., None]:
     """Return what a decode graph captures (capture): one draft step instead of the whole loop."""
     if depth_of(speculator) is None or not speculator.supports_decode_metadata_update:

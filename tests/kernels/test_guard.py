@@ -82,3 +82,16 @@ def test_the_hook_keeps_its_name_and_signature():
 
     assert (hook.__name__, hook.__doc__) == ("hook", "Do it.")
     assert list(inspect.signature(hook).parameters) == ["scheduler", "count"]
+
+
+def test_where_a_hook_that_answers_fails_the_default_answers(caplog):
+    @guard.safe("example", lambda item, more=0: item + more)
+    def hook(item, more=0):
+        if more:
+            raise ValueError
+        return 7
+
+    assert (hook(1), hook(1, more=2)) == (7, 3)
+    assert guard.broken == {"example"}
+    assert len(caplog.records) == 1
+    assert list(inspect.signature(hook).parameters) == ["item", "more"]
