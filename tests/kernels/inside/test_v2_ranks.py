@@ -90,7 +90,7 @@ def test_a_fault_elsewhere_costs_nothing_and_one_of_the_first_rank_the_tails(fac
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_rank_among_others_ends_rather_than_leave_their_plan(size, monkeypatch):
-    def broken(owner):
+    def broken(_):
         raise ValueError("planted")
 
     monkeypatch.setattr(speculator, "depth_of", broken)
@@ -101,6 +101,10 @@ def test_a_rank_among_others_ends_rather_than_leave_their_plan(size, monkeypatch
         assert speculator.forwards(owner, 4, dummy_run=False) == 4
         assert not speculator.headless(owner)
         return
-    for hook, arguments in ((speculator.forwards, (4, False)), (speculator.headless, ()), (speculator.begin, (None, 0))):
+    for hook, arguments in (
+        (speculator.forwards, (4, False)),
+        (speculator.headless, ()),
+        (speculator.begin, (None, 0)),
+    ):
         with pytest.raises(RuntimeError, match="failed on one rank of several"):
             hook(owner, *arguments)
