@@ -1,7 +1,8 @@
 """The draft controller on the V1 model runner: how deep to draft, request by request and slot by slot.
 
 The hooks at the end of this module are called by vLLM's runner and proposer. The rule is
-decide.py, the requests' tokens context.py, the verbatim continuation match.py.
+decide.py, the requests' tokens context.py, the verbatim continuation match.py. Under
+tensor parallelism the first rank alone has a controller, and ranks.py carries its word.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from . import counters, decide, guard, match, settings, top1
+from . import counters, decide, guard, live, match, settings, top1
 from .context import Context
+from .ranks import Ranks, group_of
 
 logger = logging.getLogger("vllm.radiance")
 
 FEATURE = "draft controller"
-SWITCH = "RADIANCE_DYNAMIC_DRAFT"
+SWITCH = live.SWITCH
 NAME = "_radiance"  # the controller's attribute on the proposer
+RANKS = "_radiance_ranks"  # that of the ranks, under tensor parallelism
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,6 +61,14 @@ class Proposal:
             if self._event is not None:
                 self._event.record()
         return token
+
+    def rule(self, token: torch.Tensor, probability: torch.Tensor, tau: float) -> torch.Tensor:
+        """Take a slot's tokens [B] int64 and probabilities [B] float32: returns how many requests go on, [1] int32."""
+        slot = self.slot
+        decide.decide(self.drafts, slot, token, probability, self.continuation, self.length, tau, self.forwards)
+        self.slot += 1
+        self.copies += 1  # of the answer, on every rank
+        return self.drafts.total[slot : slot + 1]
 
     def done(self) -> bool:
         """Whether every request has stopped; waits for the slot's copy unless the cap alone has decided."""
@@ -148,6 +159,7 @@ def refusal(drafter: Any) -> str | None:
     ]  # fmt: skip
     reasons = {
         "RADIANCE_DYNAMIC_DRAFT is 0": not now.dynamic_draft,
+        **live.parallelisms(parallel),
         # Drafts launched from Python cost more than they win there (tests/bench/RESULTS.md).
         "RADIANCE_DYNAMIC_DRAFT is not set, and the V1 runner is as fast without": SWITCH not in now.given,
         f"method {speculative.method} is neither MTP nor Eagle": speculative.method not in ("mtp", "eagle", "eagle3"),
@@ -156,10 +168,6 @@ def refusal(drafter: Any) -> str | None:
         "draft_sample_method is probabilistic": drafter._enable_probabilistic_draft_probs,
         "the drafter reduces the vocabulary locally (use_local_argmax_reduction)": drafter.use_local_argmax_reduction,
         "drafter and target have different vocabularies": drafter.use_heterogeneous_vocab,
-        "tensor parallel": parallel.tensor_parallel_size > 1,
-        "pipeline parallel": parallel.pipeline_parallel_size > 1,
-        "data parallel": parallel.data_parallel_size > 1,
-        "expert parallel": parallel.enable_expert_parallel,
         "prompt embeddings have no tokens to match": config.model_config.enable_prompt_embeds,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
@@ -192,7 +200,9 @@ def attach(proposer: Any) -> None:
     """
     reason = refusal(proposer)
     if reason is None:
-        _attach(proposer)
+        ranks = _ranks(proposer)
+        if ranks is None or ranks.leads:
+            _attach(proposer)
         return
     now = settings.current()
     if now.dynamic_draft and SWITCH in now.given:
@@ -200,6 +210,21 @@ def attach(proposer: Any) -> None:
             f"radiance-patch: {SWITCH}=1 cannot be honoured on the V1 runner: {reason}; unset it to start without"
         )
     logger.info("radiance-patch: draft controller is not live on the V1 runner: %s", reason)
+
+
+def _ranks(proposer: Any) -> Ranks | None:
+    """Make and return what a proposer says to the other ranks; None where there are none.
+
+    Not `_safe`: a rank without it would leave the others waiting.
+    """
+    group = group_of(proposer.vllm_config.parallel_config, proposer.device)
+    if group is None:
+        return None
+    ranks = Ranks(proposer.model, group, proposer.device)
+    setattr(proposer, RANKS, ranks)
+    if ranks.leads:
+        logger.info("radiance-patch: this rank decides for all %d of the tensor parallel group", ranks.size)
+    return ranks
 
 
 @_safe(lambda *_: None)
@@ -242,6 +267,9 @@ def begin(proposer: Any, num_speculative_tokens: int, batch_size: int) -> None:
 
     A proposal whose tokens were not noted, a warm-up say, is left to vLLM.
     """
+    ranks = getattr(proposer, RANKS, None)
+    if ranks is not None:
+        ranks.width = num_speculative_tokens
     controller = _controller(proposer)
     if controller is not None:
         counts = controller.noted
@@ -249,18 +277,45 @@ def begin(proposer: Any, num_speculative_tokens: int, batch_size: int) -> None:
         controller.proposal = Proposal(controller, counts, num_speculative_tokens) if engaged else None
 
 
-@_safe(lambda *_: None)
 def sample(proposer: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     """Pick a slot's tokens [B] from hidden states [B, H], or None for vLLM to pick (_greedy_sample)."""
+    ranks = getattr(proposer, RANKS, None)
+    if ranks is None:
+        return _sample(proposer, hidden_states)
+    tokens: torch.Tensor = ranks.slot(hidden_states, lambda *found: _rule(proposer, *found))
+    return tokens
+
+
+@_safe(lambda *_: None)
+def _sample(proposer: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     controller = _controller(proposer)
     if controller is None or controller.proposal is None:
         return None
     return controller.proposal.take(proposer.model.compute_logits(hidden_states), controller.settings.tau)
 
 
-@_safe(lambda *_: False)
+def _go_on(proposer: Any, token: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
+    """Return what vLLM would."""
+    return torch.ones_like(token[:1])
+
+
+@_safe(_go_on)
+def _rule(proposer: Any, token: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
+    """Return on the first rank whether to go on, [1]; as vLLM would where no proposal is under way."""
+    controller = _controller(proposer)
+    if controller is None or controller.proposal is None:
+        return _go_on(proposer, token, probability)
+    return controller.proposal.rule(token, probability, controller.settings.tau)
+
+
 def stopped(proposer: Any) -> bool:
     """Whether nobody needs another draft forward; asked before each (SpecDecodeBaseProposer.propose)."""
+    ranks = getattr(proposer, RANKS, None)
+    return _stopped(proposer) if ranks is None else ranks.stopped()
+
+
+@_safe(lambda *_: False)
+def _stopped(proposer: Any) -> bool:
     controller = _controller(proposer)
     return controller is not None and controller.proposal is not None and controller.proposal.done()
 
@@ -269,20 +324,29 @@ def finish(runner: Any, draft_token_ids: Any) -> Any:
     """Return the drafts to verify (GPUModelRunner.propose_draft_token_ids).
 
     draft_token_ids: what vLLM would verify, [B, columns drafted] int64 where the loop was left early.
-    Returns ragged lists, or [B, K] int64 under async scheduling.
+    Returns ragged lists, or [B, K] int64 under async scheduling. Lists go through the scheduler,
+    which takes the first rank's; a tensor stays on its rank, and is made the first rank's there.
     """
-    controller = getattr(runner.drafter, NAME, None)
+    ranks = getattr(runner.drafter, RANKS, None)
+    if ranks is None:
+        return _finish(runner.drafter, draft_token_ids, runner.num_spec_tokens)
+    drafted = _widened(_finish(runner.drafter, draft_token_ids, ranks.width), ranks.width)
+    return ranks.share(drafted) if runner.use_async_scheduling and drafted.shape[1] else drafted
+
+
+def _finish(proposer: Any, drafted: Any, width: int) -> Any:
+    controller = getattr(proposer, NAME, None)
     if controller is None:
-        return draft_token_ids
+        return drafted
     if FEATURE not in guard.broken:
         try:
-            return controller.finish(draft_token_ids)
+            return controller.finish(drafted)
         except Exception:
             guard.fail(FEATURE)
-    return _widened(runner, draft_token_ids)
+    return _widened(drafted, width)
 
 
-def _widened(runner: Any, drafted: Any) -> Any:
-    """Give back the columns that a controller which failed half way has cut: the runner scatters K of them a row."""
-    missing = runner.num_spec_tokens - drafted.shape[1] if torch.is_tensor(drafted) and drafted.shape[1] else 0
+def _widened(drafted: Any, width: int) -> Any:
+    """Give back the columns that a loop left early has cut: the runner scatters `width` of them a row."""
+    missing = width - drafted.shape[1] if torch.is_tensor(drafted) and drafted.shape[1] else 0
     return torch.nn.functional.pad(drafted, (0, missing)) if missing > 0 else drafted

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import settings
 
+SWITCH = "RADIANCE_DYNAMIC_DRAFT"
 # What the log calls it, and guard.broken, in all processes.
 FEATURE = "draft depth"
 # The first release with the hooks (hunks/v2_*.py).
@@ -35,11 +36,7 @@ def refusal(config: Any) -> str | None:
         "vLLM's adaptive verification is on": speculative.enable_adaptive_verification,
         "vLLM's batch-size schedule is on": bool(speculative.num_speculative_tokens_per_batch_size),
         "LoRA": config.lora_config is not None,
-        "tensor parallel": parallel.tensor_parallel_size > 1,
-        "pipeline parallel": parallel.pipeline_parallel_size > 1,
-        "data parallel": parallel.data_parallel_size > 1,
-        "context parallel": parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1,
-        "expert parallel": parallel.enable_expert_parallel,
+        **parallelisms(parallel),
         "microbatching": parallel.use_ubatching,
         "watermarking": getattr(config, "watermark_config", None) is not None,
         "fast prefill shares KV": config.cache_config.kv_sharing_fast_prefill,
@@ -48,6 +45,19 @@ def refusal(config: Any) -> str | None:
         f"{context >> 20} MiB of tokens would not fit beside the model": context > MOST_CONTEXT,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def parallelisms(parallel: Any) -> dict[str, bool]:
+    """Return for each parallelism that is left to vLLM, on either runner, whether it is asked for."""
+    asked = settings.current().dynamic_draft and SWITCH in settings.current().given
+    return {
+        f"tensor parallel is not proved on GPUs yet, {SWITCH}=1 tries it": parallel.tensor_parallel_size > 1
+        and not asked,
+        "pipeline parallel": parallel.pipeline_parallel_size > 1,
+        "data parallel": parallel.data_parallel_size > 1,
+        "context parallel": parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1,
+        "expert parallel": parallel.enable_expert_parallel,
+    }
 
 
 def constant_rows(config: Any) -> bool:

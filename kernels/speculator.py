@@ -2,7 +2,8 @@
 
 One graph holds one draft step and is replayed as often as the step's plan says; the
 first pass of a step that drafts nothing runs without its head, and keeps the drafter's KV. Called by the hunks
-v2_*; all ranks follow the plan in the scheduler's output.
+v2_*. All ranks follow the plan in the scheduler's output, even one whose part has failed,
+and verify the first rank's drafts.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from . import counters, guard, live, settings, shortlist, tail
+from . import counters, guard, live, ranks, settings, shortlist, tail
 from .live import FEATURE
 from .steps import PLAN, Plan
 
 logger = logging.getLogger("vllm.radiance")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # On a speculator whose decode graphs hold one draft step.
 ONE_STEP = "_radiance_one_step"
@@ -29,8 +33,8 @@ class Depth:
 
     forwards: what the step at hand was planned to draft with; None leaves it to vLLM.
     answered: what propose was then told. capturing: the graphs without a head are under
-    way. config: kept, as the state is found by its identity. shortlist: of the draft head's
-    tokens, None where it is whole.
+    way. config: kept, as the state is found by its identity. group: the other ranks, if any.
+    shortlist: of the draft head's tokens, None where it is whole.
     """
 
     def __init__(self, config: Any, device: torch.device) -> None:
@@ -45,6 +49,7 @@ class Depth:
         self.forwards: int | None = None
         self.answered: int | None = None
         self.capturing = False
+        self.group = ranks.group_of(config.parallel_config, device)
 
     def merge(self, runner: Any, batch: Any, drafts: torch.Tensor, sampled: torch.Tensor) -> None:
         """Merge the requests' continuations into their drafts [B, K], and count."""
@@ -78,11 +83,30 @@ _depths: dict[int, Depth] = {}
 
 
 def depth_of(owner: Any) -> Depth | None:
-    """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live."""
-    return None if FEATURE in guard.broken else _depths.get(id(owner.vllm_config))
+    """Return the state of whoever holds the VllmConfig; None where the feature never was, or no longer is, live.
+
+    A rank among others goes on: it would launch other forwards than they do.
+    """
+    depth = _depths.get(id(owner.vllm_config))
+    return None if depth is None or (FEATURE in guard.broken and depth.group is None) else depth
 
 
-@guard.safe(FEATURE, lambda runner, use_dense_all_token_ids: use_dense_all_token_ids)
+def _alone(answer: Callable[P, R]) -> Callable[P, R]:
+    """Return what a hook that failed answers: vLLM's, by `answer`.
+
+    Raises RuntimeError on a rank among others, which follow a plan that it would not.
+    """
+
+    def stock(*args: P.args, **kwargs: P.kwargs) -> R:
+        owner: Any = args[0]
+        if owner.vllm_config.parallel_config.tensor_parallel_size > 1:
+            raise RuntimeError(f"radiance-patch: {FEATURE} failed on one rank of several")
+        return answer(*args, **kwargs)
+
+    return stock
+
+
+@guard.safe(FEATURE, _alone(lambda runner, use_dense_all_token_ids: use_dense_all_token_ids))
 def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     """Return whether the runner keeps the requests' tokens in device memory (GPUModelRunner.__init__).
 
@@ -100,7 +124,7 @@ def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     return True
 
 
-@guard.safe(FEATURE, lambda *_: None)
+@guard.safe(FEATURE, _alone(lambda *_: None))
 def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     """Take the step's plan (GPUModelRunner.execute_model); none for dummy runs, which follow vLLM."""
     depth = depth_of(runner)
@@ -110,7 +134,7 @@ def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
     depth.forwards = None if plan is None else min(plan.forwards, depth.ceiling)
 
 
-@guard.safe(FEATURE, lambda speculator, num_speculative_tokens, dummy_run: num_speculative_tokens)
+@guard.safe(FEATURE, _alone(lambda speculator, num_speculative_tokens, dummy_run: num_speculative_tokens))
 def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> int:
     """Return how many drafts propose is to make (propose, as it starts)."""
     depth = depth_of(speculator)
@@ -121,14 +145,14 @@ def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> i
     return depth.answered
 
 
-@guard.safe(FEATURE, lambda *_: False)
+@guard.safe(FEATURE, _alone(lambda *_: False))
 def headless(speculator: Any) -> bool:
     """Whether the first pass ends before its head (_prefill): nothing is drafted from it, and it only fills the KV."""
     depth = depth_of(speculator)
     return depth is not None and (depth.capturing or depth.answered == 0)
 
 
-@guard.safe(FEATURE, lambda *_: None)
+@guard.safe(FEATURE, _alone(lambda *_: None))
 def capture_headless(speculator: Any) -> None:
     """Capture the first pass once more without its head, for one row a request (capture, after vLLM's own).
 
@@ -166,7 +190,7 @@ def _without_head(desc: Any) -> Any:
     return dataclasses.replace(desc, max_query_len=desc.uniform_token_count)
 
 
-@guard.safe(FEATURE, lambda speculator, prefill_batch_desc: prefill_batch_desc)
+@guard.safe(FEATURE, _alone(lambda speculator, prefill_batch_desc: prefill_batch_desc))
 def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     """Return the graph for the first pass (propose): the one without a head, where nothing is drafted."""
     depth = depth_of(speculator)
@@ -176,7 +200,7 @@ def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
     return bare if bare in speculator.prefill_cudagraph_manager.graphs else prefill_batch_desc
 
 
-@guard.safe(FEATURE, lambda speculator, decode_fn: decode_fn)
+@guard.safe(FEATURE, _alone(lambda speculator, decode_fn: decode_fn))
 def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., None]:
     """Return what a decode graph captures (capture): one draft step instead of the whole loop."""
     if depth_of(speculator) is None or not speculator.supports_decode_metadata_update:
@@ -223,8 +247,13 @@ def merge(runner: Any, input_batch: Any, draft_tokens: torch.Tensor, num_sampled
     if depth is None:
         return
     try:
-        depth.merge(runner, input_batch, draft_tokens, num_sampled)
+        if FEATURE not in guard.broken:
+            depth.merge(runner, input_batch, draft_tokens, num_sampled)
     except Exception:
         guard.fail(FEATURE)
+    if FEATURE in guard.broken:
+        depth.answered = None
         # A step that drafted nothing leaves -1, which the embedding of the next rows would read.
         draft_tokens.clamp_(min=0)
+    if depth.group is not None:
+        ranks.share(draft_tokens, depth.group)

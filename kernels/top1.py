@@ -31,16 +31,24 @@ def partial_reference(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor,
     return largest, total, token
 
 
-def finish(largest: torch.Tensor, total: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Finish the softmax of a row from the three numbers of each of its P parts.
+def join(
+    largest: torch.Tensor, total: torch.Tensor, token: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return a row's three numbers, each [B], from those of its P parts.
 
     largest, total: [P, B] float32. token: [P, B] int64, ids in the whole vocabulary, parts
-    in the order of their ids. Returns token [B] int64 and probability [B] float32.
+    in the order of their ids.
     """
     top = largest.amax(dim=0)
     first = (largest == top).to(torch.int8).argmax(dim=0)
     whole = torch.where(largest == float("-inf"), 0.0, total * torch.exp(largest - top)).sum(dim=0)
-    return token.gather(0, first[None])[0], torch.where(whole > 0, 1.0 / whole, float("nan"))
+    return top, whole, token.gather(0, first[None])[0]
+
+
+def finish(largest: torch.Tensor, total: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Finish the softmax of a row from its parts (see `join`): token [B] int64 and probability [B] float32."""
+    _, whole, first = join(largest, total, token)
+    return first, torch.where(whole > 0, 1.0 / whole, float("nan"))
 
 
 @triton.jit

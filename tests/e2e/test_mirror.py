@@ -67,7 +67,7 @@ def test_l2_the_copy_is_there_before_vllm_measures_its_memory(facts):
 def test_what_the_controller_does_not_do_is_refused_by_name(facts):
     assert facts["refusals"] == {
         "nothing": None,
-        "tensor parallel": "tensor parallel",
+        "tensor parallel": None,  # asked for by DRAFT
         "pipeline parallel": "pipeline parallel",
         "data parallel": "data parallel",
         "expert parallel": "expert parallel",
@@ -79,6 +79,11 @@ def test_what_the_controller_does_not_do_is_refused_by_name(facts):
     }
 
 
+def test_tensor_parallel_is_left_to_vllm_until_somebody_asks(facts):
+    reason = "tensor parallel is not proved on GPUs yet, RADIANCE_DYNAMIC_DRAFT=1 tries it"
+    assert facts["by_default"] == [reason, reason]
+
+
 def forwards_of_a_rank(confidences: list[float], tau: float) -> int:
     """What a rank of the seed launched, deciding by itself from its own floats."""
     product, forwards = 1.0, 0
@@ -88,12 +93,13 @@ def forwards_of_a_rank(confidences: list[float], tau: float) -> int:
     return forwards
 
 
-def test_l8_ranks_that_decide_alone_part_ways_so_tensor_parallel_is_refused(facts):
+def test_l8_ranks_that_decide_alone_part_ways_where_one_that_decides_for_all_cannot(facts):
+    """On real ranks: tests/kernels/inside/test_ranks.py, and on the real engine tests/e2e/test_ranks.py."""
     exact = [0.5, 0.5, 0.9]
     noisy = [0.5, math.nextafter(0.5, 0), 0.9]  # one rounding apart, as two orders of a sum are
     tau = 0.25
     assert forwards_of_a_rank(exact, tau) != forwards_of_a_rank(noisy, tau)
-    assert facts["refusals"]["tensor parallel"] == "tensor parallel"
+    assert facts["refusals"]["tensor parallel"] is None
 
 
 def verified(target: list[float], drafter: list[float], draft: int) -> list[float]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from vllm import LLM, SamplingParams
-from vllm._radiance import draft, match
+from vllm._radiance import draft, live, match, settings
 from vllm.v1.worker.cpu_worker import CPUWorker
 
 DRAFTS = 4
@@ -163,6 +163,15 @@ def refusals(drafter: Any) -> dict[str, str | None]:
     return found
 
 
+def by_default(drafter: Any) -> list[str | None]:
+    """Return why each runner is left to vLLM over two ranks where nobody asked for more."""
+    del os.environ[live.SWITCH]
+    settings.current.cache_clear()
+    parallel = drafter.vllm_config.parallel_config
+    object.__setattr__(parallel, "tensor_parallel_size", 2)
+    return [draft.refusal(drafter), live.refusal(drafter.vllm_config)]
+
+
 def wrong(watch: Watch, requests: dict[str, Any]) -> list[str]:
     """Return a line for each request whose tokens or continuation in the last step were not the true ones."""
     lines = []
@@ -236,7 +245,8 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     facts |= serve(llm, job, watch)
     drafter = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner.drafter
     controller = getattr(drafter, draft.NAME)
-    return {**facts, "controller": controller.counters.total(), "refusals": refusals(drafter)}
+    counts = controller.counters.total()
+    return {**facts, "controller": counts, "refusals": refusals(drafter), "by_default": by_default(drafter)}
 
 
 if __name__ == "__main__":
