@@ -8,8 +8,7 @@ tensor parallelism the first rank alone has a controller, and ranks.py carries i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +23,6 @@ FEATURE = "draft controller"
 SWITCH = live.SWITCH
 NAME = "_radiance"  # the controller's attribute on the proposer
 RANKS = "_radiance_ranks"  # that of the ranks, under tensor parallelism
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class Proposal:
@@ -177,22 +173,6 @@ def _controller(proposer: Any) -> Controller | None:
     return None if FEATURE in guard.broken else getattr(proposer, NAME, None)
 
 
-def _safe(default: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Answer with `default` where a hook raises; the controller is off from then on."""
-
-    def wrap(hook: Callable[P, R]) -> Callable[P, R]:
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                return hook(*args, **kwargs)
-            except Exception:
-                guard.fail(FEATURE)
-                return default(*args, **kwargs)
-
-        return call
-
-    return wrap
-
-
 def attach(proposer: Any) -> None:
     """Give a proposer its controller (SpecDecodeBaseProposer.load_model, before memory is profiled).
 
@@ -215,7 +195,7 @@ def attach(proposer: Any) -> None:
 def _ranks(proposer: Any) -> Ranks | None:
     """Make and return what a proposer says to the other ranks; None where there are none.
 
-    Not `_safe`: a rank without it would leave the others waiting.
+    Not `guard.safe`: a rank without it would leave the others waiting.
     """
     group = group_of(proposer.vllm_config.parallel_config, proposer.device)
     if group is None:
@@ -227,7 +207,7 @@ def _ranks(proposer: Any) -> Ranks | None:
     return ranks
 
 
-@_safe(lambda *_: None)
+@guard.safe(FEATURE, lambda *_: None)
 def _attach(proposer: Any) -> None:
     controller = Controller(proposer.device, proposer.vllm_config)
     setattr(proposer, NAME, controller)
@@ -240,7 +220,7 @@ def _attach(proposer: Any) -> None:
     )
 
 
-@_safe(lambda *_: None)
+@guard.safe(FEATURE, lambda *_: None)
 def note(
     proposer: Any, gpu_input_batch: Any, sampled_token_ids: torch.Tensor, valid_sampled_tokens_count: torch.Tensor
 ) -> None:
@@ -253,7 +233,7 @@ def note(
         controller.note(gpu_input_batch, sampled_token_ids, valid_sampled_tokens_count)
 
 
-@_safe(lambda *_: None)
+@guard.safe(FEATURE, lambda *_: None)
 def prepare(runner: Any, sampled_token_ids: Any) -> None:
     """Note this step's tokens where they are lists: unpadded drafting (GPUModelRunner.propose_draft_token_ids)."""
     controller = _controller(runner.drafter)
@@ -261,7 +241,7 @@ def prepare(runner: Any, sampled_token_ids: Any) -> None:
         controller.note_lists(runner.input_batch, sampled_token_ids)
 
 
-@_safe(lambda *_: None)
+@guard.safe(FEATURE, lambda *_: None)
 def begin(proposer: Any, num_speculative_tokens: int, batch_size: int) -> None:
     """Start a proposal of at most so many drafts for each request of the batch (SpecDecodeBaseProposer.propose).
 
@@ -286,7 +266,7 @@ def sample(proposer: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     return tokens
 
 
-@_safe(lambda *_: None)
+@guard.safe(FEATURE, lambda *_: None)
 def _sample(proposer: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     controller = _controller(proposer)
     if controller is None or controller.proposal is None:
@@ -299,7 +279,7 @@ def _go_on(proposer: Any, token: torch.Tensor, probability: torch.Tensor) -> tor
     return torch.ones_like(token[:1])
 
 
-@_safe(_go_on)
+@guard.safe(FEATURE, _go_on)
 def _rule(proposer: Any, token: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
     """Return on the first rank whether to go on, [1]; as vLLM would where no proposal is under way."""
     controller = _controller(proposer)
@@ -314,7 +294,7 @@ def stopped(proposer: Any) -> bool:
     return _stopped(proposer) if ranks is None else ranks.stopped()
 
 
-@_safe(lambda *_: False)
+@guard.safe(FEATURE, lambda *_: False)
 def _stopped(proposer: Any) -> bool:
     controller = _controller(proposer)
     return controller is not None and controller.proposal is not None and controller.proposal.done()
