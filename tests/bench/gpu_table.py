@@ -22,6 +22,8 @@ STOCK = {"RADIANCE_DYNAMIC_DRAFT": "0"}
 V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 V1_OURS = V1 | {"RADIANCE_DYNAMIC_DRAFT": "1"}
 SYNC = {"async_scheduling": False}
+# On two GPUs; the model needs heads that go by two (widen.py --hidden 4224 --kv-heads 22).
+PAIR = {"tensor_parallel_size": 2}
 SCHEDULE = [[1, 4, 4], [5, 16, 3], [17, 32, 2]]
 
 
@@ -43,6 +45,10 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "ours-fp8": column(8, {}, draft_lm_head_quantization="fp8"),
     **{f"v1-k{k}": column(k, STOCK | V1) for k in (0, 2, 4, 8)},
     "v1-ours": column(8, V1_OURS),
+    **{f"pair-k{k}": column(k) | {"engine": PAIR} for k in (0, 2, 4, 8)},
+    "pair-ours": column(8, {"RADIANCE_DYNAMIC_DRAFT": "1"}) | {"engine": PAIR},
+    **{f"pair-v1-k{k}": column(k, STOCK | V1) | {"engine": PAIR} for k in (2, 4, 8)},
+    "pair-v1-ours": column(8, V1_OURS) | {"engine": PAIR},
     "v1-sync-k2": column(2, STOCK | V1) | {"engine": SYNC},
     "v1-sync-ours": column(8, V1_OURS) | {"engine": SYNC},
     "v1-sync-width": column(8, V1_OURS | {"RADIANCE_DYNAMIC_WIDTH": "1"}) | {"engine": SYNC},
