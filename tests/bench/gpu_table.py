@@ -101,7 +101,8 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
+    alone = [name for name in COLUMNS if not name.startswith("pair-")]
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=alone)
     parser.add_argument("--c", type=int, nargs="+", default=[1, 5, 8, 32])
     parser.add_argument("--share", type=float, default=1.0, help="of the requests of each cell")
     parser.add_argument("--together", type=int, default=5, help="engines on the card at once")
