@@ -1,5 +1,6 @@
 """Trees for the fault tests."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,14 @@ import pytest
 
 from tests.faults import sandbox
 from tests.real import cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_reach_the_tool() -> None:
+    """Undo what nohup and a shell's background jobs ignore, and what the tool would inherit."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.fixture
