@@ -24,7 +24,7 @@ logger = logging.getLogger("vllm.radiance")
 PLANNER, HISTORY, PLAN = "_radiance_planner", "_radiance_history", "_radiance_plan"
 SCHEDULE = "RADIANCE_DRAFT_SCHEDULE"
 # Requests whose text is looked at in a step; a large batch is judged by these, as the look costs the host some
-# 15 microseconds each, on the thread that also launches the step (on the card, 32 of them cost more than they told).
+# 15 microseconds each.
 SAMPLE = 16
 # What a batch size starts with, unless another tells: costs are told apart only by steps that differ.
 TRIES = tuple(Choice(f, r) for f, r in ((2, 2), (1, 2), (3, 1), (2, 4), (1, 1), (4, 3), (2, 1), (0, 2)) * 2)
