@@ -13,9 +13,8 @@ import numpy as np
 FORWARD_SHARE = 0.11
 ROW_SHARE = 0.006
 # How far from that a model may be, and from what another batch size has shown; how much one step differs
-# from the next: standard deviations, relative to the guess and to the step.
-DOUBTS = {"step": 0.5, "row": 1.5, "forward": 3.0}
-NEAR_DOUBTS = {"step": 0.5, "row": 1.0, "forward": 0.5}
+# from the next: standard deviations of step, row and forward, relative to the guess, and to the step.
+DOUBTS, NEAR_DOUBTS = np.array([0.5, 1.5, 3.0]), np.array([0.5, 1.0, 0.5])
 NOISE = 0.08
 # A step this many times the noise away counts less and less: a compilation, a collection,
 # a result that waited for the one before.
@@ -101,7 +100,7 @@ class _Fit:
             row = known.row / known.step * (near.batch / self.batch) ** 0.5
             guess, doubts = Costs(1.0, row, known.forward / known.step), NEAR_DOUBTS
         shares = np.array([guess.step, guess.row, guess.forward])
-        doubt = np.array([doubts["step"], doubts["row"], doubts["forward"]]) * shares
+        doubt = doubts * shares
         table = np.array([*self.steps[0], *self.steps[1]])
         features, seconds = table[:, :3], table[:, 3]
         fresh = np.concatenate([0.5 ** (np.arange(len(steps))[::-1] / HALF) for steps in self.steps])

@@ -184,8 +184,7 @@ def attach(proposer: Any) -> None:
         if ranks is None or ranks.leads:
             _attach(proposer)
         return
-    now = settings.current()
-    if now.dynamic_draft and SWITCH in now.given:
+    if live.asked():
         raise settings.SettingsError(
             f"radiance-patch: {SWITCH}=1 cannot be honoured on the V1 runner: {reason}; unset it to start without"
         )

@@ -23,27 +23,6 @@ def fail(feature: str) -> None:
         logger.exception("radiance-patch: %s failed and is off in this process; requests go on", feature)
 
 
-def guarded(feature: str, on: Callable[[], bool]) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Wrap a hook of `feature`: called only while on() is true and no hook of the feature has raised.
-
-    An exception is logged with its traceback, once, and switches the feature off for the process.
-    """
-
-    def wrap(function: Callable[P, None]) -> Callable[P, None]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> None:
-            if not on() or feature in broken:
-                return
-            try:
-                function(*args, **kwargs)
-            except Exception:
-                fail(feature)
-
-        return call
-
-    return wrap
-
-
 def safe(feature: str, default: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Wrap a hook of `feature` that answers: where it raises, `default` does, and the feature is off from then on."""
 
@@ -55,6 +34,28 @@ def safe(feature: str, default: Callable[P, R]) -> Callable[[Callable[P, R]], Ca
             except Exception:
                 fail(feature)
                 return default(*args, **kwargs)
+
+        return call
+
+    return wrap
+
+
+def guarded(feature: str, on: Callable[[], bool]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Wrap a hook of `feature`: called only while on() is true and no hook of the feature has raised.
+
+    An exception is logged with its traceback, once, and switches the feature off for the process.
+    """
+
+    def wrap(function: Callable[P, None]) -> Callable[P, None]:
+        def nothing(*args: P.args, **kwargs: P.kwargs) -> None:
+            return None
+
+        hook = safe(feature, nothing)(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            if on() and feature not in broken:
+                hook(*args, **kwargs)
 
         return call
 

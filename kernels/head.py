@@ -39,9 +39,7 @@ def shorten(speculator: Any) -> None:
 def short_tokens(speculator: Any, hidden_states: torch.Tensor) -> torch.Tensor | None:
     """Return a draft step's tokens [B] int64 by the short head (sample_draft); None leaves them to vLLM.
 
-    hidden_states: [B, H]. After a fault the list is kept all the same: graphs read it.
+    hidden_states: [B, H].
     """
     depth = depth_of(speculator)
-    if depth is None or depth.shortlist is None or not depth.shortlist.attached or FEATURE in guard.broken:
-        return None
-    return depth.shortlist.tokens(speculator.model, hidden_states)
+    return None if depth is None or depth.short is None else depth.short.tokens(speculator.model, hidden_states)

@@ -47,12 +47,17 @@ def refusal(config: Any) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+def asked() -> bool:
+    """Whether the environment itself switches drafting on, on either runner."""
+    now = settings.current()
+    return now.dynamic_draft and SWITCH in now.given
+
+
 def parallelisms(parallel: Any) -> dict[str, bool]:
     """Return for each parallelism that is left to vLLM, on either runner, whether it is asked for."""
-    asked = settings.current().dynamic_draft and SWITCH in settings.current().given
     return {
         f"tensor parallel is not proved on GPUs yet, {SWITCH}=1 tries it": parallel.tensor_parallel_size > 1
-        and not asked,
+        and not asked(),
         "pipeline parallel": parallel.pipeline_parallel_size > 1,
         "data parallel": parallel.data_parallel_size > 1,
         "context parallel": parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1,

@@ -77,9 +77,8 @@ class Shortlist:
                 return f"the output head is quantized ({type(whole.quant_method).__name__})"
             if whole.weight.dim() != 2 or whole.weight.shape[0] < self.seen.shape[0]:
                 return "the output head is not of the whole vocabulary"
-            # Shared heads stay shared.
-            short = next((head for *_, other, head in self._heads if other is whole), None)
-            self._heads.append((owner, name, whole, short or Head(whole, self.ids.shape[0])))
+            _, short = self._pairs.get(id(whole)) or (whole, Head(whole, self.ids.shape[0]))
+            self._heads.append((owner, name, whole, short))
         if not self._heads:
             return "the draft model has no output head that is known"
         first = self.ids.clone()
@@ -98,7 +97,12 @@ class Shortlist:
     @property
     def bytes(self) -> int:
         """Device memory of the short heads."""
-        return sum({id(head): head.weight.nbytes for *_, head in self._heads}.values())
+        return sum(short.weight.nbytes for _, short in self._pairs.values())
+
+    @property
+    def _pairs(self) -> dict[int, tuple[Any, Head]]:
+        """Every whole head with its short one, by identity: a head that several layers share is one."""
+        return {id(whole): (whole, short) for *_, whole, short in self._heads}
 
     def tokens(self, model: Any, hidden_states: torch.Tensor) -> torch.Tensor:
         """Return the tokens [B] int64 that the short head finds most likely after hidden states [B, H]."""
@@ -129,8 +133,8 @@ class Shortlist:
     def _list(self, ids: torch.Tensor) -> None:
         """Make this the list: rows first, so that a fault leaves rows and tokens that belong together."""
         with torch.no_grad():
-            for head, whole in {id(head): (head, whole) for *_, whole, head in self._heads}.values():
-                torch.index_select(whole.weight, 0, ids, out=head.weight)
+            for whole, short in self._pairs.values():
+                torch.index_select(whole.weight, 0, ids, out=short.weight)
         self.ids.copy_(ids)
 
     def _logits(self, model: Any, hidden_states: torch.Tensor) -> torch.Tensor:

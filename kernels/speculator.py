@@ -68,14 +68,17 @@ class Depth:
         self.counters.count_step(batch.num_reqs, forwards, self.ceiling, 0)
         self.counters.log_now_and_then()
 
+    @property
+    def short(self) -> shortlist.Shortlist | None:
+        """The shortlist while the drafter chooses from it; after a fault it is kept all the same: graphs read it."""
+        usable = self.shortlist is not None and self.shortlist.attached and shortlist.FEATURE not in guard.broken
+        return self.shortlist if usable else None
+
+    @guard.safe(shortlist.FEATURE, lambda *_: None)
     def _follow(self, *tokens: torch.Tensor) -> None:
         """Let the shortlist look at the requests' tokens; a fault leaves the list as it is."""
-        if self.shortlist is None or not self.shortlist.attached or shortlist.FEATURE in guard.broken:
-            return
-        try:
-            self.shortlist.follow(*tokens)
-        except Exception:
-            guard.fail(shortlist.FEATURE)
+        if self.short is not None:
+            self.short.follow(*tokens)
 
 
 # By the identity of the VllmConfig, which the runner, its speculator and their graphs share.

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vllm import LLM, SamplingParams
+from serve import start, token_ids  # type: ignore[import-not-found]  # beside this script
+from vllm import SamplingParams
 from vllm._radiance import draft, guard
 
 
@@ -47,22 +48,10 @@ def told(worker: Any) -> dict[str, Any]:
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
     """Return the tokens by prompt, and by rank what `told` does."""
-    llm = LLM(
-        model=job["model"],
-        dtype=job["dtype"],
-        seed=job["seed"],
-        max_model_len=2048,
-        max_num_seqs=job["max_num_seqs"],
-        enforce_eager=True,
-        tensor_parallel_size=job["ranks"],
-        speculative_config={"method": "mtp", "num_speculative_tokens": job["num_speculative_tokens"]},
-    )
+    llm = start(job, tensor_parallel_size=job["ranks"])
     executor = llm.llm_engine.engine_core.engine_core.model_executor
     executor.collective_rpc(watch)
-    tokenizer = llm.get_tokenizer()
-    turns = [[{"role": "user", "content": prompt}] for prompt in job["prompts"]]
-    texts = [tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False) for turn in turns]
-    given = [{"prompt_token_ids": tokenizer(text, add_special_tokens=False)["input_ids"]} for text in texts]
+    given = [{"prompt_token_ids": token_ids(llm, prompt)} for prompt in job["prompts"]]
     sampling = SamplingParams(temperature=0.0, max_tokens=job["max_tokens"], ignore_eos=True)
     outputs = llm.generate(given, sampling, use_tqdm=False)
     return {

@@ -17,8 +17,8 @@ from vllm.v1.sample import rejection_sampler
 SPEC = "vllm:spec_decode_num_"
 
 
-def start(job: dict[str, Any]) -> LLM:
-    """Return the engine that ``job`` asks for."""
+def start(job: dict[str, Any], **more: Any) -> LLM:
+    """Return the engine that ``job`` asks for, with these LLM arguments beside."""
     speculation = None
     if job["num_speculative_tokens"]:
         speculation = {
@@ -35,6 +35,7 @@ def start(job: dict[str, Any]) -> LLM:
         enforce_eager=True,
         disable_log_stats=False,
         speculative_config=speculation,
+        **more,
     )
 
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from serve import runner  # type: ignore[import-not-found]  # beside this script
 from vllm import LLM, SamplingParams
 from vllm._radiance import guard, live, shortlist, speculator
 from vllm.v1.worker.gpu.spec_decode.mtp.speculator import MTPSpeculator
@@ -105,20 +106,20 @@ def main(given: Path, result: Path) -> None:
         enforce_eager=True,
         speculative_config={"method": "mtp", "num_speculative_tokens": 4},
     )
-    worker: Any = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
-    drafter = worker.model_runner.drafter
-    model, config = drafter.model, worker.vllm_config
+    served = runner(llm)
+    drafter = served.drafter
+    model, config = drafter.model, served.vllm_config
     vocabulary = config.model_config.get_vocab_size()
     hidden, tokens = serve(llm, drafter, job["prompts"])
     facts: dict[str, Any] = {"vocabulary": vocabulary, "states": hidden.shape[0], "live": live.refusal(config)}
     with torch.inference_mode():
         before = sorted(model.state_dict()), id(model.lm_head), id(model.lm_head.weight)
-        runner = SimpleNamespace(vllm_config=config, device=torch.device("cpu"), max_num_reqs=4, max_model_len=512)
-        facts["dense"] = speculator.dense(runner, False)
+        v2 = SimpleNamespace(vllm_config=config, device=torch.device("cpu"), max_num_reqs=4, max_model_len=512)
+        facts["dense"] = speculator.dense(v2, False)
         speculator_of_vllm = Loaded(config, model)
         whole = model.compute_logits(hidden)
         facts["stock"] = whole.argmax(dim=-1).tolist()
-        speculator_of_vllm.load_model(worker.model_runner.model)
+        speculator_of_vllm.load_model(served.model)
         depth = speculator._depths[id(config)]
         short = depth.shortlist
         assert short is not None
