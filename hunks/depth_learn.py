@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("steps",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -21,6 +21,9 @@ HUNK = Hunk(
                 "_radiance_steps.learn(self, scheduler_output, sampled_token_ids, model_runner_output)",
             ),
             fingerprints={
+                "0.29.0": "5fa8378512bf74d5",
+                "0.30.0": "845387c1283e4eb4",
+                "0.31.0": "f6dcf9ab5347608a",
                 "0.32.0": "f6dcf9ab5347608a",
                 "0.33.0": "f416fe27e7976851",
             },

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("steps",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -18,6 +18,9 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.BEFORE, "_radiance_steps.plan(self)"),
             fingerprints={
+                "0.29.0": "027045e982128298",
+                "0.30.0": "18627e8ef7a5667b",
+                "0.31.0": "f8c4507344ec1536",
                 "0.32.0": "0f64cfe7557d8e2e",
                 "0.33.0": "09508e24721f2efb",
             },

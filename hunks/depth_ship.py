@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("steps",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -18,6 +18,9 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.BEFORE, "_radiance_steps.ship(self, scheduler_output)"),
             fingerprints={
+                "0.29.0": "cd0e1d22feae6ba8",
+                "0.30.0": "cd0e1d22feae6ba8",
+                "0.31.0": "02a3a8c38a5c3312",
                 "0.32.0": "02a3a8c38a5c3312",
                 "0.33.0": "02a3a8c38a5c3312",
             },

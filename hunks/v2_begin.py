@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -18,6 +18,9 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.BEFORE, "_radiance_speculator.begin(self, scheduler_output, dummy_run)"),
             fingerprints={
+                "0.29.0": "d985a4d25e4b64e3",
+                "0.30.0": "9e7d2e8378ee2c62",
+                "0.31.0": "a12863bef6728907",
                 "0.32.0": "6f9aa17d89a32846",
                 "0.33.0": "aee33dd01ab11c32",
             },

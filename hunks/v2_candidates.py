@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: found with its batch-size schedule, where odd batches lose their graphs",
     remove_when="vLLM finds a decode graph for every batch size when several row counts are captured",
     calls=("graphs",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -18,6 +18,9 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.AFTER, "_radiance_graphs.order(self)"),
             fingerprints={
+                "0.29.0": "141528cb8deed043",
+                "0.30.0": "f227d056a72cdfcd",
+                "0.31.0": "f227d056a72cdfcd",
                 "0.32.0": "0bc96abfd8ededcd",
                 "0.33.0": "0bc96abfd8ededcd",
             },

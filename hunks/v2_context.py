@@ -9,8 +9,31 @@ HUNK = Hunk(
     upstream="none: vLLM does so for its n-gram method alone",
     remove_when="vLLM merges n-gram continuations into a drafter's proposals on the V2 runner",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "GPUModelRunner.__init__",
+                "self.req_states = RequestState(\n"
+                "    max_num_reqs=self.max_num_reqs,\n"
+                "    max_model_len=self.max_model_len,\n"
+                "    max_num_batched_tokens=self.max_num_tokens,\n"
+                "    num_speculative_steps=self.num_speculative_steps,\n"
+                "    vocab_size=self.vocab_size,\n"
+                "    device=self.device,\n"
+                "    num_prefill_lookahead=num_prefill_lookahead,\n"
+                ")",
+            ),
+            edit=Edit(
+                Where.AFTER,
+                "_radiance_speculator.keep_tokens(self)",
+            ),
+            fingerprints={
+                "0.29.0": "07084b7569377044",
+                "0.30.0": "08c42966efddaace",
+                "0.31.0": "238c9fd4776af4eb",
+            },
+        ),
         Variant(
             anchor=Anchor(
                 "GPUModelRunner.__init__",

@@ -9,15 +9,18 @@ HUNK = Hunk(
     upstream="none: nobody drafts from the context and the drafter at once",
     remove_when="vLLM merges n-gram continuations into a drafter's proposals on the V2 runner",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
                 "GPUModelRunner.sample_tokens",
-                "if num_spec_tokens < self.num_speculative_steps: ...",
+                "self.req_states.draft_tokens[input_batch.idx_mapping] = draft_tokens",
             ),
             edit=Edit(Where.BEFORE, "_radiance_speculator.merge(self, input_batch, draft_tokens, num_sampled)"),
             fingerprints={
+                "0.29.0": "bd2c47fefff35a6c",
+                "0.30.0": "3d2931fca666288a",
+                "0.31.0": "08c7b56fa129674a",
                 "0.32.0": "23675c7038285ac6",
                 "0.33.0": "791cd01a0c955a8f",
             },

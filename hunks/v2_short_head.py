@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM quantizes the draft head, and reads all of it",
     remove_when="vLLM drafts from a part of the vocabulary",
     calls=("head",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -18,6 +18,9 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.AFTER, "_radiance_head.shorten(self)"),
             fingerprints={
+                "0.29.0": "13a665640fa96fcf",
+                "0.30.0": "33c5a5454092e22b",
+                "0.31.0": "145757409f68407b",
                 "0.32.0": "145757409f68407b",
                 "0.33.0": "145757409f68407b",
             },

@@ -9,8 +9,23 @@ HUNK = Hunk(
     upstream="none: vLLM quantizes the draft head, and reads all of it",
     remove_when="vLLM drafts from a part of the vocabulary",
     calls=("head",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "DraftModelSpeculator.sample_draft",
+                "if draft_logits is not None: ...",
+            ),
+            edit=Edit(
+                Where.BEFORE,
+                "if (_radiance := _radiance_head.short_tokens(self, hidden_states)) is not None:\n    return _radiance",
+            ),
+            fingerprints={
+                "0.29.0": "58a5da180345eee1",
+                "0.30.0": "07f50f5b5fce503d",
+                "0.31.0": "07f50f5b5fce503d",
+            },
+        ),
         Variant(
             anchor=Anchor(
                 "DraftModelSpeculator.sample_draft",

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM does so for a batch-size schedule alone",
     remove_when="vLLM captures decode graphs for several row counts",
     calls=("graphs",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
         Variant(
             anchor=Anchor(
@@ -18,6 +18,9 @@ HUNK = Hunk(
             ),
             edit=Edit(Where.BEFORE, "decode_query_lens = _radiance_graphs.widths(self, decode_query_lens)"),
             fingerprints={
+                "0.29.0": "141528cb8deed043",
+                "0.30.0": "f227d056a72cdfcd",
+                "0.31.0": "f227d056a72cdfcd",
                 "0.32.0": "0bc96abfd8ededcd",
                 "0.33.0": "0bc96abfd8ededcd",
             },

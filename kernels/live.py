@@ -11,7 +11,7 @@ SWITCH = "RADIANCE_DYNAMIC_DRAFT"
 # What the log calls it, and guard.broken, in all processes.
 FEATURE = "draft depth"
 # The first release with the hooks (hunks/v2_*.py).
-FIRST = (0, 32)
+FIRST = (0, 29)
 # Device memory for the requests' tokens, at most; vLLM keeps them in host memory, where no kernel can scan them.
 MOST_CONTEXT = 2 << 30
 
@@ -25,7 +25,7 @@ def refusal(config: Any) -> str | None:
     context = 4 * config.scheduler_config.max_num_seqs * config.model_config.max_model_len
     reasons = {
         "RADIANCE_DYNAMIC_DRAFT is 0": not settings.current().dynamic_draft,
-        "this vLLM is older than 0.32, the first with the hooks": _release() < FIRST,
+        "this vLLM is older than 0.29, the first with the hooks": _release() < FIRST,
         f"method {speculative.method} is neither MTP nor Eagle": speculative.method not in ("mtp", "eagle", "eagle3"),
         "the model has several MTP modules": speculative.use_multi_module_mtp(),
         "Gemma 4 drafts at constant positions": speculative.use_gemma4_mtp(),

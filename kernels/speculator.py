@@ -9,6 +9,7 @@ and verify the first rank's drafts.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -109,6 +110,20 @@ def _alone(answer: Callable[P, R]) -> Callable[P, R]:
     return stock
 
 
+@guard.safe(FEATURE, _alone(lambda *_: None))
+def keep_tokens(runner: Any) -> None:
+    """Move the requests' tokens to device memory, where vLLM cannot be asked to keep them (GPUModelRunner.__init__).
+
+    vLLM before 0.32 (v1/worker/gpu/states.py); nothing has been written to them yet.
+    """
+    states = runner.req_states
+    if dense(runner, False):
+        tokens = states.all_token_ids
+        states.all_token_ids = type(tokens)(
+            (states.max_num_reqs, states.max_model_len), dtype=tokens.dtype, device=tokens.device
+        )
+
+
 @guard.safe(FEATURE, _alone(lambda runner, use_dense_all_token_ids: use_dense_all_token_ids))
 def dense(runner: Any, use_dense_all_token_ids: bool) -> bool:
     """Return whether the runner keeps the requests' tokens in device memory (GPUModelRunner.__init__).
@@ -141,11 +156,30 @@ def begin(runner: Any, scheduler_output: Any, dummy_run: bool) -> None:
 def forwards(speculator: Any, num_speculative_tokens: int, dummy_run: bool) -> int:
     """Return how many drafts propose is to make (propose, as it starts)."""
     depth = depth_of(speculator)
-    if depth is None or dummy_run or depth.forwards is None:
+    if depth is None:
+        return num_speculative_tokens
+    depth.answered = None
+    if dummy_run or depth.forwards is None:
         return num_speculative_tokens
     depth.answered = min(depth.forwards, num_speculative_tokens)
     depth.forwards = None
     return depth.answered
+
+
+def settle(speculator: Any, dummy_run: bool) -> None:
+    """Settle how many drafts propose makes, where it cannot be told (propose of vLLM before 0.32, as it starts)."""
+    forwards(speculator, speculator.num_speculative_steps, dummy_run)
+
+
+def enough(speculator: Any, step: int = 1) -> bool:
+    """Whether what was settled is drafted before step `step`, the first pass being step 0 (propose, and its loops)."""
+    return step >= _settled(speculator)
+
+
+def _settled(speculator: Any) -> int:
+    depth = depth_of(speculator)
+    most: int = speculator.num_speculative_steps
+    return most if depth is None or depth.answered is None else depth.answered
 
 
 @guard.safe(FEATURE, _alone(lambda *_: False))
@@ -206,12 +240,10 @@ def first_pass(speculator: Any, prefill_batch_desc: Any) -> Any:
 @guard.safe(FEATURE, _alone(lambda speculator, decode_fn: decode_fn))
 def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., None]:
     """Return what a decode graph captures (capture): one draft step instead of the whole loop."""
-    if depth_of(speculator) is None or not speculator.supports_decode_metadata_update:
+    if depth_of(speculator) is None or not _updates_in_place(speculator):
         return decode_fn
 
-    def step(
-        num_reqs: int, num_tokens_padded: int, attn_metadata: Any, *others: Any, num_speculative_steps: int
-    ) -> None:
+    def step(num_reqs: int, num_tokens_padded: int, attn_metadata: Any, *others: Any, **named: Any) -> None:
         if attn_metadata is not None:
             speculator.block_tables.compute_slot_mappings(
                 speculator.idx_mapping[:num_reqs],
@@ -219,19 +251,26 @@ def one_step(speculator: Any, decode_fn: Callable[..., None]) -> Callable[..., N
                 speculator.input_buffers.positions[:num_reqs],
                 num_tokens_padded,
             )
-            speculator._update_draft_decode_metadata(attn_metadata, num_reqs)
+            for group in itertools.chain.from_iterable(speculator.attn_groups):
+                group.update_draft_decode_metadata(attn_metadata)
         # A replay goes on from the step before, the first pass's being 0 (prepare_prefill_inputs). The
         # warm-up runs before captures have no first pass: counting on, they would write past a row's end.
         if torch.cuda.is_current_stream_capturing():
             speculator.current_draft_step.add_(1)
         else:
             speculator.current_draft_step.fill_(1)
-        speculator._generate_draft(
-            num_reqs, num_tokens_padded, attn_metadata, *others, num_speculative_steps=num_speculative_steps
-        )
+        speculator._generate_draft(num_reqs, num_tokens_padded, attn_metadata, *others, **named)
 
     setattr(speculator, ONE_STEP, True)
     return step
+
+
+def _updates_in_place(speculator: Any) -> bool:
+    """Whether a graph can hold a draft step and the update of what its attention reads, by vLLM's own word."""
+    if hasattr(speculator, "supports_decode_metadata_update"):
+        return bool(speculator.supports_decode_metadata_update)
+    # Before vLLM 0.32; with one draft there is no step to capture.
+    return bool(speculator.use_fused_multi_step_decode)
 
 
 def more_steps(speculator: Any, batch_desc: Any, num_speculative_steps: int) -> None:
@@ -239,6 +278,11 @@ def more_steps(speculator: Any, batch_desc: Any, num_speculative_steps: int) -> 
     if getattr(speculator, ONE_STEP, False):
         for _ in range(num_speculative_steps - 2):
             speculator.decode_cudagraph_manager.run_fullgraph(batch_desc)
+
+
+def settled_steps(speculator: Any, batch_desc: Any) -> None:
+    """Replay the graph of one step as often as was settled (_fused_multi_step_decode of vLLM before 0.32)."""
+    more_steps(speculator, batch_desc, _settled(speculator))
 
 
 def merge(runner: Any, input_batch: Any, draft_tokens: torch.Tensor, num_sampled: torch.Tensor) -> None:

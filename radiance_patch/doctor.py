@@ -47,12 +47,9 @@ def _features(found: target.Target, hunks: list[Hunk], result: status.Status) ->
     mine = [hunk for hunk in hunks if hunk.concerns(found.public)]
     placed = {hunk.id for hunk in result.hunks if hunk.state == "applied"}
     yield Finding("features", f"live: {features.text(mine, placed)}" if placed else "none is live: the patch is not in")
-    if "v2" not in features.FEATURES[0].runners(hunks, {hunk.id for hunk in mine}):
+    if "v2" not in features.FEATURES[0].runners(mine, {hunk.id for hunk in mine}):
         first = min(Version(hunk.since) for hunk in hunks if hunk.since)
-        yield Finding(
-            "features",
-            f"on the V2 runner nothing is live before vLLM {first}; CUDA engines of 0.29 and later run V2 by default",
-        )
+        yield Finding("features", f"on the V2 runner nothing is live before vLLM {first}")
     yield Finding(
         "features",
         "stock whatever is set, and the engine's log says so at start: "

@@ -8,7 +8,7 @@ from tests.faults.sandbox import ok, small_tree, tool
 from tests.real.releases import Release
 
 HUNKS = registry.hunks()
-WANTED = {"0.28.0": ["v1"], "0.31.0": ["v1"], "0.32.0": ["v1", "v2"], "0.33.0": ["v1", "v2"]}
+WANTED = {"0.28.0": ["v1"]} | {f"0.{minor}.0": ["v1", "v2"] for minor in range(29, 34)}
 HEAD = "short draft head"
 
 
@@ -30,10 +30,13 @@ def test_the_runners_of_a_release(release):
     assert live(features.rows(mine, {hunk.id for hunk in mine})) == all_on(WANTED[release])
 
 
-@pytest.mark.parametrize("missing", ["v2_merge", "depth_plan", "v2_widths"])
-def test_a_hunk_that_is_missing_takes_its_runner_along(missing):
-    placed = {hunk.id for hunk in HUNKS} - {missing}
-    assert live(features.rows(HUNKS, placed)) == all_on(["v1"])
+@pytest.mark.parametrize(
+    ("missing", "release"),
+    [("v2_merge", "0.33.0"), ("depth_plan", "0.29.0"), ("v2_widths", "0.31.0"), ("v2_ar_enough", "0.30.0")],
+)
+def test_a_hunk_that_is_missing_takes_its_runner_along(missing, release):
+    mine = [hunk for hunk in HUNKS if hunk.concerns(Version(release))]
+    assert live(features.rows(mine, {hunk.id for hunk in mine} - {missing})) == all_on(["v1"])
 
 
 @pytest.mark.parametrize("missing", ["v2_short_head", "v2_short_tokens"])
@@ -47,7 +50,7 @@ def test_every_hunk_but_the_engine_s_belongs_to_a_feature():
     assert {hunk.id for hunk in HUNKS if not modules & set(hunk.calls)} == {"engine_report", "engine_settings"}
 
 
-@pytest.mark.parametrize("release", ["0.31.0", "0.33.0"])
+@pytest.mark.parametrize("release", ["0.28.0", "0.29.0", "0.33.0"])
 def test_status_and_doctor_say_what_is_live(release, tmp_path):
     site = small_tree(tmp_path / "site", Release("vllm", release))
     before = json.loads(tool("status", "--json", site=site).out)
@@ -59,11 +62,11 @@ def test_status_and_doctor_say_what_is_live(release, tmp_path):
         f"draft depth on {' and '.join(WANTED[release]).upper().replace('AND', 'and')}" in ok("status", site=site).out
     )
     told = tool("doctor", site=site).out
-    assert ("nothing is live before vLLM 0.32.0" in told) == (release == "0.31.0")
+    assert ("nothing is live before vLLM 0.29.0" in told) == (release == "0.28.0")
 
 
 def test_a_hunk_that_does_not_concern_a_release_is_no_choice_there(tmp_path):
-    site = small_tree(tmp_path / "site", Release("vllm", "0.31.0"))
+    site = small_tree(tmp_path / "site", Release("vllm", "0.28.0"))
     refused = tool("apply", "--only", "v2_merge", site=site)
-    assert (refused.exit, "vLLM 0.31.0 has nothing for v2_merge to patch" in refused.err) == (2, True)
+    assert (refused.exit, "vLLM 0.28.0 has nothing for v2_merge to patch" in refused.err) == (2, True)
     assert tool("status", site=site).exit == 3

@@ -132,6 +132,8 @@ def test_fingerprints_are_those_of_every_python(python):
     release = max((r for r in RELEASES if r.distribution == "vllm"), key=lambda r: Version(r.version))
     asked, wanted = [], []
     for hunk in HUNKS:
+        if not hunk.concerns(Version(release.version)):
+            continue
         variant = hunk.variant_for(Version(release.version))
         assert variant is not None
         file = site_packages(release) / "vllm" / hunk.file

@@ -4,7 +4,7 @@ from radiance_patch.hunks.v2_candidates import HUNK
 from tests.hunks import tools
 
 
-@pytest.mark.parametrize("release", tools.since("0.32.0"), ids=str)
+@pytest.mark.parametrize("release", tools.since("0.29.0"), ids=str)
 def test_place(release):
     tools.check(
         HUNK,

@@ -3,18 +3,32 @@ from radiance_patch.hunks.v2_headless import HUNK
 
 from tests.hunks import tools
 
-BEFORE = {"0.32.0": "if self.pcp_manager is not None: ...", "0.33.0": "if skip_sample: ..."}
+
+@pytest.mark.parametrize("release", tools.between("0.32.0", "0.32.0"), ids=str)
+def test_place_before_0_33(release):
+    tools.check(
+        HUNK,
+        release,
+        """
+        class TargetDependentARSpeculator:
+            def _prefill:
+                if self.pcp_manager is not None: ...
+              > if _radiance_speculator.headless(self):
+              >     return
+                sample_hidden_states = last_hidden_states[last_token_indices]
+        """,
+    )
 
 
-@pytest.mark.parametrize("release", tools.since("0.32.0"), ids=str)
+@pytest.mark.parametrize("release", tools.since("0.33.0"), ids=str)
 def test_place(release):
     tools.check(
         HUNK,
         release,
-        f"""
+        """
         class TargetDependentARSpeculator:
             def _prefill:
-                {BEFORE[release.version]}
+                if skip_sample: ...
               > if _radiance_speculator.headless(self):
               >     return
                 sample_hidden_states = last_hidden_states[last_token_indices]

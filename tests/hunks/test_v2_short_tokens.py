@@ -4,6 +4,21 @@ from radiance_patch.hunks.v2_short_tokens import HUNK
 from tests.hunks import tools
 
 
+@pytest.mark.parametrize("release", tools.between("0.29.0", "0.31.0"), ids=str)
+def test_place_before_0_32(release):
+    tools.check(
+        HUNK,
+        release,
+        """
+        class DraftModelSpeculator:
+            def sample_draft:
+              > if (_radiance := _radiance_head.short_tokens(self, hidden_states)) is not None:
+              >     return _radiance
+                if draft_logits is not None: ...
+        """,
+    )
+
+
 @pytest.mark.parametrize("release", tools.since("0.32.0"), ids=str)
 def test_place(release):
     tools.check(

@@ -18,7 +18,6 @@ from radiance_patch.locate import Source
 from radiance_patch.rewrite import Verdict
 from tests.real.releases import RELEASES, Release, site_packages
 
-NEWEST = Release("vllm", "0.33.0")
 # The blocks around a statement, outermost first, each with the node it belongs to.
 Blocks = list[tuple[ast.AST, list[ast.stmt]]]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,9 +28,20 @@ def since(first: str) -> list[Release]:
     return [release for release in RELEASES if Version(release.version) >= Version(first)]
 
 
+def between(first: str, last: str) -> list[Release]:
+    """Return the published releases from `first` to `last`."""
+    return [release for release in since(first) if Version(release.version) <= Version(last)]
+
+
 def before(first: str) -> list[Release]:
     """Return the published releases older than `first`."""
     return [release for release in RELEASES if Version(release.version) < Version(first)]
+
+
+def newest(hunk: Hunk) -> Release:
+    """Return the newest published release that has what a hunk rewrites."""
+    mine = [r for r in RELEASES if r.distribution == "vllm" and hunk.concerns(Version(r.version))]
+    return max(mine, key=lambda release: Version(release.version))
 
 
 def source(release: Release, file: str) -> Source:
@@ -87,9 +97,9 @@ def check(hunk: Hunk, release: Release, picture: str) -> None:
 
 
 def check_refused(hunk: Hunk, change: str) -> None:
-    """Assert that a hunk refuses the newest release after `change`, one of CHANGES, and says why."""
+    """Assert that a hunk refuses its newest release after `change`, one of CHANGES, and says why."""
     spoil, state, reason = CHANGES[change]
-    verdict = rewrite.judge(hunk, Version(NEWEST.version), locate.parse(spoil(hunk)))
+    verdict = rewrite.judge(hunk, Version(newest(hunk).version), locate.parse(spoil(hunk)))
     assert verdict.state in state
     assert re.search(reason, verdict.detail), verdict.detail
     assert hunk.variants[-1].anchor.scope in verdict.detail
@@ -168,7 +178,7 @@ def _check_names(lines: list[str], verdict: Verdict, node: ast.stmt, around: Blo
 
 def _statement(hunk: Hunk) -> tuple[list[bytes], int, int, bytes]:
     """Return the newest release's lines, the 0-based range of the anchored statement, and its indentation."""
-    found = source(NEWEST, hunk.file)
+    found = source(newest(hunk), hunk.file)
     place = locate.find(found, hunk.variants[-1].anchor, Where.BEFORE)
     (node,) = [
         node
@@ -201,7 +211,7 @@ def _changed(hunk: Hunk) -> bytes:
 
 def _renamed(hunk: Hunk) -> bytes:
     name = hunk.variants[-1].anchor.scope.rpartition(".")[2].encode()
-    data = source(NEWEST, hunk.file).data
+    data = source(newest(hunk), hunk.file).data
     assert data.count(b"def %s(" % name) >= 1
     return data.replace(b"def %s(" % name, b"def %s_v2(" % name)
 

@@ -1,0 +1,28 @@
+"""Replays the first pass's graph without a head where nothing is drafted, in vLLM before 0.32."""
+
+from radiance_patch.hunk import Anchor, Edit, Hunk, Variant, Where
+
+HUNK = Hunk(
+    module=__name__,
+    file="v1/worker/gpu/spec_decode/autoregressive/speculator.py",
+    why="the head is most of what drafting nothing would cost",
+    upstream="none: vLLM's adaptive verification trims rows after drafting them all",
+    remove_when="vLLM chooses the number of draft forwards from what requests accept",
+    calls=("speculator",),
+    since="0.29.0",
+    until="0.31.0",
+    variants=(
+        Variant(
+            anchor=Anchor(
+                "AutoRegressiveSpeculator.propose",
+                "self._prepare_eplb_forward(num_tokens)",
+            ),
+            edit=Edit(Where.BEFORE, "prefill_batch_desc = _radiance_speculator.first_pass(self, prefill_batch_desc)"),
+            fingerprints={
+                "0.29.0": "231b54904bdf1954",
+                "0.30.0": "5f9b29da53bd1555",
+                "0.31.0": "d0ae274a6fe6ac35",
+            },
+        ),
+    ),
+)

@@ -1,0 +1,25 @@
+import pytest
+from radiance_patch.hunks.v2_ar_more_steps import HUNK
+
+from tests.hunks import tools
+
+
+@pytest.mark.parametrize("release", tools.between("0.29.0", "0.31.0"), ids=str)
+def test_place(release):
+    tools.check(
+        HUNK,
+        release,
+        """
+        class AutoRegressiveSpeculator:
+            def _fused_multi_step_decode:
+                if batch_desc.cg_mode == CUDAGraphMode.FULL:
+                    self.decode_cudagraph_manager.run_fullgraph(batch_desc)
+                  > _radiance_speculator.settled_steps(self, batch_desc)
+                    return
+        """,
+    )
+
+
+@pytest.mark.parametrize("change", tools.CHANGES)
+def test_refused(change):
+    tools.check_refused(HUNK, change)

@@ -1,0 +1,25 @@
+import pytest
+from radiance_patch.hunks.v2_ar_stop import HUNK
+
+from tests.hunks import tools
+
+
+@pytest.mark.parametrize("release", tools.between("0.29.0", "0.31.0"), ids=str)
+def test_place(release):
+    tools.check(
+        HUNK,
+        release,
+        """
+        class AutoRegressiveSpeculator:
+            def _multi_step_decode:
+                for step in range(1, self.num_speculative_steps):
+                  > if _radiance_speculator.enough(self, step):
+                  >     break
+                    if not skip_attn and (self.advance_draft_positions or step == 1): ...
+        """,
+    )
+
+
+@pytest.mark.parametrize("change", tools.CHANGES)
+def test_refused(change):
+    tools.check_refused(HUNK, change)
