@@ -52,7 +52,7 @@ class Settings:
     dynamic_width: cap verify rows by what was accepted. alpha: weight of the newest
     observation, in (0, 1]. margin, floor: drafts. min_batch: running requests.
     dynamic_draft, tau, schedule: see SETTINGS; schedule is (batch size, depth) pairs by size.
-    draft_vocabulary: tokens of the draft head, 0 for all.
+    draft_vocabulary: tokens of the draft head, 0 for all. fused_draft: fused kernels in the draft model.
     log_seconds: between two log lines of the draft controller's counters, 0 for none.
     given: the variables that the environment sets, rather than a default.
     """
@@ -66,6 +66,7 @@ class Settings:
     tau: float
     schedule: tuple[tuple[int, int], ...]
     draft_vocabulary: int
+    fused_draft: bool
     log_seconds: float
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -155,6 +156,10 @@ SETTINGS: tuple[Setting, ...] = (
         "RADIANCE_DRAFT_VOCAB", "32768", "0 or a whole number from 1024 to 1048576",
         "V2 runner: tokens the drafter chooses from, learnt from the text, of a vocabulary at least twice as large; "
         "0: from all", _vocabulary,
+    ),
+    Setting(
+        "RADIANCE_DRAFT_FUSED", "1", "0 or 1",
+        "V2 runner: 1: fused kernels for the layers of a draft model that is not compiled; 0: as stock", _switch,
     ),
     Setting(
         "RADIANCE_DRAFT_LOG_SECONDS", "60", "a number from 0 to 86400",

@@ -75,11 +75,13 @@ class Planner:
         self._log_next = time.monotonic() + settings.current().log_seconds
         # Of the last choice, see Plan.
         self.expected: tuple[float, ...] = ()
+        # The last choice and its batch size, if it may stand for one more step.
+        self._standing: tuple[Choice, int] | None = None
 
     def choose(self, histories: Sequence[History], batch: int) -> Choice:
         """Choose for a batch of which `histories` are some, the schedule's cap included."""
         self._steps += 1
-        self.expected = ()
+        self.expected, self._standing = (), None
         widths, now = self.row_counts(batch), settings.current()
         most = min(self.ceiling, now.depth_cap(batch) if SCHEDULE in now.given else self.ceiling)
         costs = self.costs.costs(batch)
@@ -95,7 +97,18 @@ class Planner:
         if self._steps % TRY_EVERY == 0 and choice.forwards:
             return self._tried(NEAR[self._steps // TRY_EVERY % len(NEAR)](choice, widths), widths, most)
         self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
+        # Rows need drafts behind them: what stands was made for as many as it makes itself.
+        if batch > SAMPLE and choice.forwards == self.drafted:
+            self._standing = choice, batch
         return choice
+
+    def standing(self, batch: int) -> Choice | None:
+        """Return the last choice, once, for the next step of a large batch; None if there is to be a new one.
+
+        Its text changes slowly, and a look at it is a twentieth of what a step takes the host (issue 4).
+        """
+        standing, self._standing = self._standing, None
+        return standing[0] if standing is not None and standing[1] == batch else None
 
     def log_now_and_then(self) -> None:
         """Log what steps were found to cost, when the time has come."""
@@ -162,13 +175,14 @@ def plan(scheduler: Any) -> None:
     if not drafting:
         planner.plan = None
         return
-    looked_at = drafting[:SAMPLE]
-    histories = [_history(request) for request in looked_at]
-    choice = planner.choose(histories, len(drafting))
-    runs = {
-        request.request_id: history.repetition.run_class for request, history in zip(looked_at, histories, strict=True)
-    }
-    planner.plan = Plan(choice.forwards, planner.drafted, runs, planner.expected)
+    choice = planner.standing(len(drafting))
+    if choice is not None:
+        planner.plan = Plan(choice.forwards, planner.drafted, {})
+    else:
+        looked_at = {request.request_id: _history(request) for request in drafting[:SAMPLE]}
+        choice = planner.choose(list(looked_at.values()), len(drafting))
+        runs = {name: history.repetition.run_class for name, history in looked_at.items()}
+        planner.plan = Plan(choice.forwards, planner.drafted, runs, planner.expected)
     for request in drafting:
         if len(request.spec_token_ids) > choice.rows:
             request.spec_token_ids = request.spec_token_ids[: choice.rows]

@@ -33,6 +33,7 @@ FEATURES = (
     Feature("draft depth", "RADIANCE_DYNAMIC_DRAFT", {"v1": frozenset({"draft"}), "v2": _V2}),
     Feature("verbatim tails", "RADIANCE_DYNAMIC_DRAFT", {"v1": frozenset({"draft"}), "v2": _V2}),
     Feature("short draft head", "RADIANCE_DRAFT_VOCAB", {"v1": frozenset(), "v2": _V2 | {"head"}}),
+    Feature("fused draft layers", "RADIANCE_DRAFT_FUSED", {"v1": frozenset(), "v2": _V2 | {"fused"}}),
     Feature("verify width", "RADIANCE_DYNAMIC_WIDTH", {"v1": frozenset({"width"}), "v2": _V2}),
 )
 

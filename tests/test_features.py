@@ -9,7 +9,8 @@ from tests.real.releases import Release
 
 HUNKS = registry.hunks()
 WANTED = {"0.28.0": ["v1"]} | {f"0.{minor}.0": ["v1", "v2"] for minor in range(29, 34)}
-HEAD = "short draft head"
+# On V2 alone: the depth is live without them.
+EXTRAS = {"short draft head": "head", "fused draft layers": "fused"}
 
 
 def live(rows):
@@ -17,9 +18,9 @@ def live(rows):
 
 
 def all_on(runners):
-    """Return what is live where every feature is on these runners; the head is V2's alone."""
+    """Return what is live where every feature is on these runners, the extras on V2 alone."""
     return {
-        feature.name: [name for name in runners if name != "v1"] if feature.name == HEAD else runners
+        feature.name: [name for name in runners if name != "v1"] if feature.name in EXTRAS else runners
         for feature in features.FEATURES
     }
 
@@ -39,10 +40,11 @@ def test_a_hunk_that_is_missing_takes_its_runner_along(missing, release):
     assert live(features.rows(mine, {hunk.id for hunk in mine} - {missing})) == all_on(["v1"])
 
 
-@pytest.mark.parametrize("missing", ["v2_short_head", "v2_short_tokens"])
-def test_the_depth_is_live_without_the_short_head(missing):
+@pytest.mark.parametrize("missing", [hunk.id for hunk in HUNKS if set(hunk.calls) & set(EXTRAS.values())])
+def test_the_depth_is_live_without_its_extras(missing):
     placed = {hunk.id for hunk in HUNKS} - {missing}
-    assert live(features.rows(HUNKS, placed)) == all_on(["v1", "v2"]) | {HEAD: []}
+    (without,) = (name for name, module in EXTRAS.items() if module in {h.id: h.calls for h in HUNKS}[missing])
+    assert live(features.rows(HUNKS, placed)) == all_on(["v1", "v2"]) | {without: []}
 
 
 def test_every_hunk_but_the_engine_s_belongs_to_a_feature():

@@ -41,6 +41,8 @@ COLUMNS: dict[str, dict[str, Any]] = {
     # A smaller draft head, and the whole one.
     "ours-10k": column(8, {"RADIANCE_DRAFT_VOCAB": "10240"}),
     "ours-whole": column(8, {"RADIANCE_DRAFT_VOCAB": "0"}),
+    # The drafter's layers as vLLM runs them.
+    "ours-plain": column(8, {"RADIANCE_DRAFT_FUSED": "0"}),
     "k2-fp8": column(2, draft_lm_head_quantization="fp8"),
     "ours-fp8": column(8, {}, draft_lm_head_quantization="fp8"),
     **{f"v1-k{k}": column(k, STOCK | V1) for k in (0, 2, 4, 8)},
@@ -70,7 +72,7 @@ def launch(name: str, options: argparse.Namespace, hold: Path) -> subprocess.Pop
             command,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "RADIANCE_DRAFT_LOG_SECONDS": "2", **what["env"]},
+            env={**os.environ, **what["env"]},
         )
 
 
@@ -83,11 +85,14 @@ def measure(names: list[str], options: argparse.Namespace) -> None:
             engines[name] = launch(name, options, hold)
             # Loading is bound by the disk; one after the other is no slower.
             time.sleep(options.stagger)
-        waiting = set(names)
-        while waiting:
+        waiting, until = set(names), time.monotonic() + options.patience
+        while waiting and time.monotonic() < until:
             time.sleep(0.2)
             done = {name for name in waiting if engines[name].poll() is not None}
             waiting -= done | {name for name in waiting if (hold / f"{name}.ready").exists()}
+        for name in waiting:
+            print(f"-- {name}: not ready after {options.patience:.0f} s", flush=True)
+            engines.pop(name).kill()
         while options.gate and not options.gate.exists():
             time.sleep(0.2)
         for name, engine in engines.items():
@@ -108,6 +113,7 @@ def main() -> None:
     parser.add_argument("--together", type=int, default=5, help="engines on the card at once")
     parser.add_argument("--stagger", type=float, default=2.0, help="seconds between two starts")
     parser.add_argument("--engine", default="{}", help="more LLM arguments, JSON")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds an engine may take to start")
     parser.add_argument("--gate", type=Path, help="file to wait for before anything is measured")
     parser.add_argument("--out", type=Path, default=Path("gpu_table.jsonl"))
     parser.add_argument("--logs", type=Path, default=Path())

@@ -103,11 +103,17 @@ class Adaptive:
     def __init__(self, ceiling: int = record.DEPTH, tails: bool = True) -> None:
         self.planner = Planner(ceiling, lambda _batch: [width for width in WIDTHS if width <= ceiling])
         self.tails = tails
+        # Whether the text was looked at for the last choice, which is then learnt from.
+        self.looked = True
 
     def __call__(self, running: list[Running], drafted: int) -> Choice:
         """Choose for the next step."""
         self.planner.beliefs.step += 1
         self.planner.drafted = drafted
+        standing = self.planner.standing(len(running))
+        self.looked = standing is None
+        if standing is not None:
+            return standing
         for request in running:
             request.run = request.history.repetition.run_class
         return self.planner.choose([request.history for request in running[:SAMPLE]], len(running))
@@ -155,7 +161,8 @@ def replay(
             tails = adaptive is not None and adaptive.tails
             request.row = merged(drafts, copy if tails else [], choice.forwards, record.DEPTH)
         if adaptive:
-            news.append(partial(adaptive.planner.beliefs.judge, adaptive.planner.expected, drafted, right[:SAMPLE]))
+            if adaptive.looked:
+                news.append(partial(adaptive.planner.beliefs.judge, adaptive.planner.expected, drafted, right[:SAMPLE]))
             told = seconds if clock is None else clock(outcome.steps, seconds)
             news.append(partial(adaptive.planner.costs.observe, len(running), choice.rows, choice.forwards, told))
         outcome.seconds += seconds
@@ -188,10 +195,13 @@ def _verify(
     request.at += len(generated)
     run = request.run
     if adaptive:
+        looked = adaptive.looked
 
         def tell() -> None:
             request.history.repetition.advance(request.known())
-            adaptive.planner.beliefs.learn(request.history, request.known(), generated, Verified(rows, drafted, run))
+            if looked:
+                verified = Verified(rows, drafted, run)
+                adaptive.planner.beliefs.learn(request.history, request.known(), generated, verified)
             request.told += len(generated)
             request.history.repetition.advance(request.known())
 

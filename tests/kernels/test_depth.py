@@ -1,9 +1,13 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from radiance_patch.kernels.cost import CostModel, Costs
 from radiance_patch.kernels.depth import Choice, Outlook, choose
+from radiance_patch.kernels.history import History
+from radiance_patch.kernels.steps import SAMPLE, TRY_EVERY, Planner
 
 from tests.bench import record, simulate
 
@@ -152,6 +156,43 @@ def test_a_batch_size_that_another_tells_of_needs_no_trials():
     assert model.known(8, 16)
     assert model.known(7, 16)
     assert CostModel().known(7, 16) is False
+
+
+def planner_at(choice, drafted, batch, steps=200):
+    """Return a planner that has seen so many steps of a batch, always with drafts behind it, and its last choices."""
+    planner = Planner(8, lambda _: WIDTHS)
+    planner.drafted = drafted
+    for _ in range(steps):
+        planner.costs.observe(batch, 2, 2, 6e-3)
+        got = planner.choose([History()], batch)
+        planner.drafted = drafted if choice is None else got.forwards
+    return planner
+
+
+def test_a_large_batchs_choice_stands_for_one_more_step():
+    planner = planner_at(choice=True, drafted=2, batch=SAMPLE + 1)
+    found = []
+    for _ in range(2 * TRY_EVERY):
+        standing = planner.standing(SAMPLE + 1)
+        choice = standing or planner.choose([History()], SAMPLE + 1)
+        found.append(standing is not None)
+        if standing:
+            assert choice.forwards == planner.drafted
+        planner.drafted = choice.forwards
+    # Every other step, but for trials and what follows a change of depth.
+    assert not any(a and b for a, b in itertools.pairwise(found))
+    assert sum(found) > 0.3 * len(found)
+
+
+def test_nothing_stands_for_a_small_batch_another_size_or_another_depth():
+    planner = planner_at(choice=True, drafted=2, batch=SAMPLE)
+    assert planner.standing(SAMPLE) is None
+    planner = planner_at(choice=True, drafted=2, batch=SAMPLE + 1, steps=201)
+    planner.choose([History()], SAMPLE + 1)
+    assert planner.standing(SAMPLE + 2) is None
+    planner = planner_at(choice=None, drafted=7, batch=SAMPLE + 1)
+    assert planner.choose([History()], SAMPLE + 1).forwards != 7
+    assert planner.standing(SAMPLE + 1) is None
 
 
 @pytest.fixture(scope="module")
