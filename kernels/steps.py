@@ -26,6 +26,9 @@ SCHEDULE = "RADIANCE_DRAFT_SCHEDULE"
 # Requests whose text is looked at in a step; a large batch is judged by these, as the look costs the host some
 # 15 microseconds each.
 SAMPLE = 16
+# From so many requests on a choice stands for two steps: what one of them is about to do matters less, and the host has
+# little time to spare (tests/bench/RESULTS.md).
+STANDS = 5
 # What a batch size starts with, unless another tells: costs are told apart only by steps that differ.
 TRIES = tuple(Choice(f, r) for f, r in ((2, 2), (1, 2), (3, 1), (2, 4), (1, 1), (4, 3), (2, 1), (0, 2)) * 2)
 # After so many steps without drafts, a few with some: what made them dear may be over.
@@ -98,15 +101,12 @@ class Planner:
             return self._tried(NEAR[self._steps // TRY_EVERY % len(NEAR)](choice, widths), widths, most)
         self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
         # Rows need drafts behind them: what stands was made for as many as it makes itself.
-        if batch > SAMPLE and choice.forwards == self.drafted:
+        if batch >= STANDS and choice.forwards == self.drafted:
             self._standing = choice, batch
         return choice
 
     def standing(self, batch: int) -> Choice | None:
-        """Return the last choice, once, for the next step of a large batch; None if there is to be a new one.
-
-        Its text changes slowly, and a look at it is a twentieth of what a step takes the host (issue 4).
-        """
+        """Return the last choice, once, for one more step of the same batch size; None if there is to be a new one."""
         standing, self._standing = self._standing, None
         return standing[0] if standing is not None and standing[1] == batch else None
 

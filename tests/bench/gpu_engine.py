@@ -146,13 +146,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def same(first: list[list[int]], other: list[list[int]]) -> str:
-    """Say how many greedy texts agree, and where the others part."""
+    """Say how many greedy texts agree of those both have, and where the others part."""
+    both = list(zip(first, other, strict=False))
     parted = [
         next((place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-        for one, two in zip(first, other, strict=True)
+        for one, two in both
         if one != two
     ]
-    return f"{len(first) - len(parted)} of {len(first)}" + (f", parted at {sorted(parted)}" if parted else "")
+    return f"{len(both) - len(parted)} of {len(both)}" + (f", parted at {sorted(parted)}" if parted else "")
 
 
 def full_share(cell: dict[str, Any]) -> str:

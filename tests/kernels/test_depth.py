@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from radiance_patch.kernels.cost import CostModel, Costs
 from radiance_patch.kernels.depth import Choice, Outlook, choose
 from radiance_patch.kernels.history import History
-from radiance_patch.kernels.steps import SAMPLE, TRY_EVERY, Planner
+from radiance_patch.kernels.steps import STANDS, TRY_EVERY, Planner
 
 from tests.bench import record, simulate
 
@@ -169,12 +169,12 @@ def planner_at(choice, drafted, batch, steps=200):
     return planner
 
 
-def test_a_large_batchs_choice_stands_for_one_more_step():
-    planner = planner_at(choice=True, drafted=2, batch=SAMPLE + 1)
+def test_a_batchs_choice_stands_for_one_more_step():
+    planner = planner_at(choice=True, drafted=2, batch=STANDS)
     found = []
     for _ in range(2 * TRY_EVERY):
-        standing = planner.standing(SAMPLE + 1)
-        choice = standing or planner.choose([History()], SAMPLE + 1)
+        standing = planner.standing(STANDS)
+        choice = standing or planner.choose([History()], STANDS)
         found.append(standing is not None)
         if standing:
             assert choice.forwards == planner.drafted
@@ -185,14 +185,14 @@ def test_a_large_batchs_choice_stands_for_one_more_step():
 
 
 def test_nothing_stands_for_a_small_batch_another_size_or_another_depth():
-    planner = planner_at(choice=True, drafted=2, batch=SAMPLE)
-    assert planner.standing(SAMPLE) is None
-    planner = planner_at(choice=True, drafted=2, batch=SAMPLE + 1, steps=201)
-    planner.choose([History()], SAMPLE + 1)
-    assert planner.standing(SAMPLE + 2) is None
-    planner = planner_at(choice=None, drafted=7, batch=SAMPLE + 1)
-    assert planner.choose([History()], SAMPLE + 1).forwards != 7
-    assert planner.standing(SAMPLE + 1) is None
+    planner = planner_at(choice=True, drafted=2, batch=STANDS - 1)
+    assert planner.standing(STANDS - 1) is None
+    planner = planner_at(choice=True, drafted=2, batch=STANDS, steps=201)
+    planner.choose([History()], STANDS)
+    assert planner.standing(STANDS + 1) is None
+    planner = planner_at(choice=None, drafted=7, batch=STANDS)
+    assert planner.choose([History()], STANDS).forwards != 7
+    assert planner.standing(STANDS) is None
 
 
 @pytest.fixture(scope="module")
