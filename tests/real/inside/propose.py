@@ -136,7 +136,8 @@ def build(k: int, *, graphs: bool, in_place: bool) -> Any:
         update_draft_decode_metadata=count("updates"), map_to_kernel_block_table=lambda _: None, kv_cache_group_id=0
     )
     made.attn_groups, made.target_attn_groups, made.kv_cache_config = [[group]], [], None
-    made.use_fused_multi_step_decode = made.supports_decode_metadata_update = in_place
+    renamed = hasattr(OWNER, "_configure_decode_metadata_update")
+    setattr(made, "supports_decode_metadata_update" if renamed else "use_fused_multi_step_decode", in_place)
     made.prefill_cudagraph_manager = Graphs(made, 1 + k, 0)
     made.decode_cudagraph_manager = Graphs(made, 1, k)
     speculator._depths[id(made.vllm_config)] = speculator.Depth(made.vllm_config, torch.device("cpu"))
