@@ -41,6 +41,10 @@ def fuse(speculator: Any, target_model: nn.Module) -> None:
     if not settings.current().fused_draft:
         logger.info("radiance-patch: the drafter's layers are as vLLM has them: RADIANCE_DRAFT_FUSED is 0")
         return
+    if torch.version.hip:
+        # There the kernels want shapes that vLLM makes first (vllm/kernels/vllm_c.py).
+        logger.info("radiance-patch: the drafter's layers are as vLLM has them: ROCm")
+        return
     norms, rotary = fused(speculator.model, target_model)
     if norms or rotary:
         logger.info("radiance-patch: fused kernels for %d norms and %d rotary embeddings of the drafter", norms, rotary)
@@ -57,7 +61,7 @@ def fused(model: nn.Module, target: nn.Module) -> tuple[int, int]:
     shared = {id(layer) for layer in target.modules()}
     copies: dict[int, nn.Module | None] = {}
     norms: set[int] = set()
-    for owner, name, layer in _uncompiled(model):
+    for owner, name, layer in _own(model, shared):
         if _is_norm(layer) and id(layer) not in shared:
             if id(layer) not in norms and _fuse_norm(layer):
                 norms.add(id(layer))
@@ -70,14 +74,16 @@ def fused(model: nn.Module, target: nn.Module) -> tuple[int, int]:
     return len(norms), sum(replacement is not None for replacement in copies.values())
 
 
-def _uncompiled(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Yield (owner, name, layer) for everything in a model that is outside of what torch.compile sees."""
+def _own(model: nn.Module, shared: set[int]) -> Iterator[tuple[nn.Module, str, Any]]:
+    """Yield (owner, name, layer) for what a model holds outside of what torch.compile sees and of modules `shared`."""
+    if id(model) in shared:
+        return
     if COMPILED in {kind.__name__ for kind in type(model).__mro__} and not getattr(model, "do_not_compile", True):
         return
     for name, layer in list(model._modules.items()):
         if layer is not None:
             yield model, name, layer
-            yield from _uncompiled(layer)
+            yield from _own(layer, shared)
 
 
 def _plain(layer: Any, name: str) -> bool:
@@ -125,8 +131,9 @@ def _fuse_norm(layer: Any) -> bool:
 def _fused_rotary(layer: Any) -> nn.Module | None:
     """Return a copy of a rotary embedding that uses one kernel, None if that does not give the plain one's numbers."""
     made: Any = copy.copy(layer)
-    # What one of the two brings to another dtype or device is not the other's.
+    # What one of the two brings to another dtype or device, or loses for a weight update, is not the other's.
     made._buffers = dict(layer._buffers)
+    made._non_persistent_buffers_set = set(layer._non_persistent_buffers_set)
     made._forward_method = made.forward_cuda
     weight = layer.cos_sin_cache
     query, key = _tried(weight, 2 * layer.head_size), _tried(weight, layer.head_size)

@@ -31,9 +31,9 @@ SAMPLE = 16
 STANDS = 5
 # What a batch size starts with, unless another tells: costs are told apart only by steps that differ.
 TRIES = tuple(Choice(f, r) for f, r in ((2, 2), (1, 2), (3, 1), (2, 4), (1, 1), (4, 3), (2, 1), (0, 2)) * 2)
-# After so many steps without drafts, a few with some: what made them dear may be over.
+# After so many choices without drafts, a few with some: what made them dear may be over.
 IDLE, AGAIN = 512, TRIES[:6]
-# Later, every so many steps, something next to the choice.
+# Later, every so many choices, something next to the choice.
 TRY_EVERY = 32
 NEAR: tuple[Callable[[Choice, Sequence[int]], Choice], ...] = (
     lambda choice, widths: Choice(choice.forwards, min((w for w in widths if w > choice.rows), default=choice.rows)),
@@ -73,7 +73,7 @@ class Planner:
         self.drafted = 0
         self.plan: Plan | None = None
         self._steps = 0
-        # Steps in a row for which nothing was drafted.
+        # Choices in a row to draft nothing.
         self._idle = 0
         self._log_next = time.monotonic() + settings.current().log_seconds
         # Of the last choice, see Plan.

@@ -47,6 +47,7 @@ def test_what_is_compiled_is_left_alone(facts):
 
 
 def test_the_targets_layers_are_left_alone(facts):
+    assert facts["all the target's"] == [0, 0]
     assert facts["the target's"] == [0, 1]
     in_target, its_way, in_drafter = facts["the target's rotary"]
     assert (in_target, its_way, in_drafter) == (True, "forward_native", False)
@@ -59,6 +60,14 @@ def test_a_layer_that_cannot_be_compared_is_left_alone(facts):
 
 def test_nothing_is_fused_where_the_depth_is_not_live(facts):
     assert facts["depth not live"] == []
+
+
+def test_nothing_is_fused_on_rocm(facts):
+    assert facts["on ROCm"] == []
+
+
+def test_what_a_weight_update_does_to_the_drafters_cache_leaves_the_targets_alone(facts):
+    assert facts["the target's cache"] == [True, []]
 
 
 def test_weight_updates_find_what_they_look_for(facts):

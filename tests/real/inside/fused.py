@@ -87,6 +87,7 @@ def main(given: Path, result: Path) -> None:
         plain(model)
         before, state = layers(model), sorted(model.state_dict())
         facts["compiled"] = list(fused.fused(TorchCompileWithNoGuardsWrapper(model), target))
+        facts["all the target's"] = list(fused.fused(nn.ModuleList([model]), nn.ModuleList([model])))
         # All but the rotary embedding, of which the draft model gets a copy, are the target's own here.
         facts["the target's"] = list(fused.fused(nn.ModuleList([model]), nn.ModuleList([*before.values()])))
         model.get_submodule("model.mtp_layers.30.mtp_block.self_attn").rotary_emb = next(
@@ -105,6 +106,10 @@ def main(given: Path, result: Path) -> None:
         fused.fuse(owner, target)
         facts["depth not live"] = fast(model)
         speculator.dense(v2, False)
+        torch.version.hip = "6.4"
+        fused.fuse(owner, target)
+        facts["on ROCm"] = fast(model)
+        torch.version.hip = None
         fused.fuse(owner, target)
         facts["fused"] = fast(model)
         rotary = next(layer for name, layer in before.items() if "rotary" in name)
@@ -113,6 +118,13 @@ def main(given: Path, result: Path) -> None:
             rotary._forward_method.__name__,
             any(layer is rotary for layer in model.modules()),
         ]
+        mine = next(layer for name, layer in layers(model).items() if "rotary" in name)
+        del mine.cos_sin_cache
+        facts["the target's cache"] = [
+            "cos_sin_cache" in rotary._buffers,
+            [name for name in nn.ModuleList([rotary]).state_dict() if "cos" in name],
+        ]
+        mine.register_buffer("cos_sin_cache", rotary.cos_sin_cache, persistent=False)
         facts["state"] = state == sorted(model.state_dict())
         now = layers(model)
         facts["apart"] = {name: furthest(layer, now[name]._forward_method) for name, layer in before.items()}
