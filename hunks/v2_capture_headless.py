@@ -9,8 +9,21 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "AutoRegressiveSpeculator.capture",
+                "self.on_prefill_end(self.max_num_reqs)",
+            ),
+            edit=Edit(Where.BEFORE, "_radiance_speculator.capture_headless(self)"),
+            fingerprints={
+                "0.29.0": "25baf1216af33c58",
+                "0.30.0": "25baf1216af33c58",
+                "0.31.0": "25baf1216af33c58",
+            },
+            file="v1/worker/gpu/spec_decode/autoregressive/speculator.py",
+        ),
         Variant(
             anchor=Anchor(
                 "TargetDependentARSpeculator.capture",

@@ -9,8 +9,21 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "AutoRegressiveSpeculator.propose",
+                "num_tokens = input_batch.num_tokens",
+            ),
+            edit=Edit(Where.BEFORE, "_radiance_speculator.settle(self, dummy_run)"),
+            fingerprints={
+                "0.29.0": "231b54904bdf1954",
+                "0.30.0": "5f9b29da53bd1555",
+                "0.31.0": "d0ae274a6fe6ac35",
+            },
+            file="v1/worker/gpu/spec_decode/autoregressive/speculator.py",
+        ),
         Variant(
             anchor=Anchor(
                 "TargetDependentARSpeculator.propose",

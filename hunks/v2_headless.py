@@ -9,8 +9,21 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "AutoRegressiveSpeculator._prefill",
+                "sample_hidden_states = last_hidden_states[last_token_indices]",
+            ),
+            edit=Edit(Where.BEFORE, "if _radiance_speculator.headless(self):\n    return"),
+            fingerprints={
+                "0.29.0": "d751f0f2fa5f848e",
+                "0.30.0": "30583109f7974c37",
+                "0.31.0": "30583109f7974c37",
+            },
+            file="v1/worker/gpu/spec_decode/autoregressive/speculator.py",
+        ),
         Variant(
             anchor=Anchor(
                 "TargetDependentARSpeculator._prefill",

@@ -9,8 +9,21 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "AutoRegressiveSpeculator._fused_multi_step_decode",
+                "self.decode_cudagraph_manager.run_fullgraph(batch_desc)",
+            ),
+            edit=Edit(Where.AFTER, "_radiance_speculator.settled_steps(self, batch_desc)"),
+            fingerprints={
+                "0.29.0": "0cc21171df716f8d",
+                "0.30.0": "e19016909370a1c1",
+                "0.31.0": "e19016909370a1c1",
+            },
+            file="v1/worker/gpu/spec_decode/autoregressive/speculator.py",
+        ),
         Variant(
             anchor=Anchor(
                 "TargetDependentARSpeculator._fused_multi_step_decode",

@@ -9,8 +9,23 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.32.0",
+    since="0.29.0",
     variants=(
+        Variant(
+            anchor=Anchor(
+                "AutoRegressiveSpeculator.capture",
+                "decode_fn = (\n"
+                "    self._generate_fused_drafts if self.use_fused_multi_step_decode else self._generate_draft\n"
+                ")",
+            ),
+            edit=Edit(Where.AFTER, "decode_fn = _radiance_speculator.one_step(self, decode_fn)"),
+            fingerprints={
+                "0.29.0": "25baf1216af33c58",
+                "0.30.0": "25baf1216af33c58",
+                "0.31.0": "25baf1216af33c58",
+            },
+            file="v1/worker/gpu/spec_decode/autoregressive/speculator.py",
+        ),
         Variant(
             anchor=Anchor(
                 "TargetDependentARSpeculator.capture",

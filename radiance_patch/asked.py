@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from radiance_patch import check as checks
-from radiance_patch import publisher, release
+from radiance_patch import publisher, registry, release
 from radiance_patch.check import Checked
 from radiance_patch.hunk import Hunk
 from radiance_patch.publisher import Publisher
@@ -35,7 +35,7 @@ def check(
 
 def _judged(each: Release, hunks: list[Hunk], publishes: Publisher) -> Checked:
     before = publishes.received
-    hunks = [hunk for hunk in hunks if hunk.concerns(each.public)]
+    hunks = registry.at(hunks, each.public)
     publisher.read(each, checks.files(hunks))
     return checks.check(each, hunks, publishes.reference, lambda: publishes.received - before)
 

@@ -109,7 +109,7 @@ def _elsewhere(release: Release, hunk: Hunk) -> Verdict:
     """Look for a file that is gone: one of its name, elsewhere in the package, in which the anchor stands."""
     name = PurePosixPath(hunk.file).name
     same = [path for path in release.files.names() if path.startswith("vllm/") and PurePosixPath(path).name == name]
-    anchor = rewrite.closest(hunk, release.public).anchor
+    anchor = registry.closest(hunk, release.public).anchor
     for path in difflib.get_close_matches(f"vllm/{hunk.file}", same, LOOK_INTO, 0.0):
         try:
             place = locate.find(locate.parse(release.files.read(path) or b""), anchor, Where.BEFORE)

@@ -102,7 +102,7 @@ def status_command(**common: Any) -> Exit:
     found, hunks = target.find(common["place"]), registry.hunks()
     with commit.locked(found, shared=True, timeout=common["lock_timeout"], say=say):
         result = status.inspect(found, hunks)
-    mine = [hunk for hunk in hunks if hunk.concerns(found.public)]
+    mine = registry.at(hunks, found.public)
     placed = {hunk.id for hunk in result.hunks if hunk.state == "applied"}
     if common["as_json"]:
         more = {

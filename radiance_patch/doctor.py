@@ -44,7 +44,7 @@ def _failure(topic: str, error: PatchError) -> Finding:
 
 def _features(found: target.Target, hunks: list[Hunk], result: status.Status) -> Iterator[Finding]:
     """Say which runners the features reach on this vLLM, and what keeps them from others."""
-    mine = [hunk for hunk in hunks if hunk.concerns(found.public)]
+    mine = registry.at(hunks, found.public)
     placed = {hunk.id for hunk in result.hunks if hunk.state == "applied"}
     yield Finding("features", f"live: {features.text(mine, placed)}" if placed else "none is live: the patch is not in")
     if "v2" not in features.FEATURES[0].runners(mine, {hunk.id for hunk in mine}):

@@ -44,11 +44,13 @@ class Variant:
 
     fingerprints: for every release it was proved on, the fingerprint of the enclosing
     function (see `locate.fingerprint`). Releases that share one share the entry's value.
+    file: the target in these releases, None where it is the hunk's.
     """
 
     anchor: Anchor
     edit: Edit
     fingerprints: Mapping[str, str]
+    file: str | None = None
 
     @property
     def first(self) -> Version:
@@ -70,7 +72,7 @@ class Hunk:
     """One rewrite of one vLLM file.
 
     module: the name of the hunk's module; its last part is the hunk's id.
-    file: the target, relative to the vllm package.
+    file: the target, relative to the vllm package, where no variant has another.
     why: what it is for. upstream: the upstream issue, or "none: reason".
     remove_when: the event after which the hunk can go.
     calls: payload modules the text calls; each becomes an import in the target.

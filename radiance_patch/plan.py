@@ -67,7 +67,7 @@ def for_apply(
     review. Raises InconsistentError when a file is neither vLLM's nor ours.
     """
     _check_owned(target, old)
-    hunks = [hunk for hunk in hunks if hunk.concerns(target.public)]
+    hunks = registry.at(hunks, target.public)
     asked = sorted(set(only)) or None
     pristine = _pristine(target, {f"vllm/{hunk.file}" for hunk in hunks}, old)
     verdicts = _judge([hunk for hunk in hunks if asked is None or hunk.id in asked], target, pristine)
@@ -118,7 +118,8 @@ def rebuilt(target: Target, old: State | None, name: str) -> bytes | None:
         data = registry.payload().get(Path(name).name)
     else:
         pristine = {name: state.original(target, name, entry)}
-        placed = [hunk for hunk in registry.hunks() if hunk.id in old.hunks and f"vllm/{hunk.file}" == name]
+        hunks = registry.at(registry.hunks(), target.public)
+        placed = [hunk for hunk in hunks if hunk.id in old.hunks and f"vllm/{hunk.file}" == name]
         patched = _patched(target, pristine, _judge(placed, target, pristine))
         data = patched[name].after if name in patched else None
     return data if data is not None and state.sha256(data) == entry.after else None

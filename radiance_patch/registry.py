@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import importlib
@@ -12,7 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from radiance_patch.errors import BrokenInstallError
-from radiance_patch.hunk import Edit, Hunk
+from radiance_patch.hunk import Edit, Hunk, Variant
 
 REINSTALL = "pip install --force-reinstall radiance-patch"
 
@@ -73,6 +74,22 @@ def digest(hunk: Hunk, edit: Edit) -> str:
     for name, data in payload().items():
         sums.update(name.encode() + b"\0" + data)
     return sums.hexdigest()[:12]
+
+
+def at(found: list[Hunk], version: Version) -> list[Hunk]:
+    """Return the hunks that have something to patch in a version, each with the file it rewrites there."""
+    return [
+        dataclasses.replace(hunk, file=closest(hunk, version).file or hunk.file)
+        for hunk in found
+        if hunk.concerns(version)
+    ]
+
+
+def closest(hunk: Hunk, version: Version) -> Variant:
+    """Return the form of the proved release nearest to a version."""
+    variant = hunk.variant_for(nearest(version, sorted(hunk.releases), 1)[0])
+    assert variant is not None, hunk.id
+    return variant
 
 
 def supported(found: list[Hunk]) -> list[Version]:

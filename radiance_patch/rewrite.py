@@ -42,7 +42,7 @@ def judge(hunk: Hunk, version: Version, source: Source) -> Verdict:
     if hunk.upstreamed_since and version >= Version(hunk.upstreamed_since):
         return Verdict(hunk, "upstreamed", f"vLLM does this itself since {hunk.upstreamed_since}")
     exact = hunk.variant_for(version)
-    variant = exact or closest(hunk, version)
+    variant = exact or registry.closest(hunk, version)
     try:
         place = locate.find(source, variant.anchor, variant.edit.where)
         found = locate.fingerprint(place.function)
@@ -88,14 +88,6 @@ def splice(source: Source, verdicts: list[Verdict]) -> bytes:
     if not locate.same_except(source, after, added):
         raise LocateError("the patched file would differ by more than the inserted lines")
     return data
-
-
-def closest(hunk: Hunk, version: Version) -> Variant:
-    """Return the form of the proved release nearest to a version."""
-    near = registry.nearest(version, sorted(hunk.releases), 1)[0]
-    variant = hunk.variant_for(near)
-    assert variant is not None, hunk.id
-    return variant
 
 
 def _lines(source: Source, indent: bytes, text: str, verdict: Verdict) -> bytes:

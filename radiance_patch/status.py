@@ -37,7 +37,7 @@ class Status:
 
 def inspect(target: Target, hunks: list[Hunk]) -> Status:
     """Look at an installation. Raises InconsistentError when the record of the patch is unreadable."""
-    hunks = [hunk for hunk in hunks if hunk.concerns(target.public)]
+    hunks = registry.at(hunks, target.public)
     if commit.unfinished(target):
         return Status(
             Exit.INCONSISTENT,

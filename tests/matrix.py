@@ -81,7 +81,7 @@ def _cell(release: Release) -> str:
 def _changed(older: Version, newer: Version) -> str:
     functions = {
         (hunk.file, variant.anchor.scope): len(prints) > 1
-        for hunk in registry.hunks()
+        for hunk in registry.at(registry.hunks(), newer)
         if (variant := hunk.variant_for(newer)) and (prints := _prints(hunk, older, newer))
     }
     return f"{sum(functions.values())} of {len(functions)}"

@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 from packaging.version import Version
 
-from radiance_patch import asked, locate, registry, report, rewrite
+from radiance_patch import asked, locate, registry, report
 from radiance_patch.check import Checked
 from radiance_patch.errors import PatchError
 from radiance_patch.hunk import Hunk
@@ -41,7 +41,7 @@ def published(publisher: Publisher, version: Version) -> list[str]:
 
 def fingerprint(hunk: Hunk, found: list[Release]) -> str:
     """Return the fingerprint of a hunk's function, which must be one for all distributions of a release."""
-    anchor = rewrite.closest(hunk, found[0].public).anchor
+    anchor = registry.closest(hunk, found[0].public).anchor
     sources = [locate.parse(release.source(hunk.file) or b"") for release in found]
     prints = {locate.fingerprint(locate.scope(source, anchor.scope)) for source in sources}
     if len(prints) > 1:
@@ -55,7 +55,7 @@ def fill(hunk: Hunk, version: Version, print_: str) -> None:
     text = path.read_text()
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _is_variant(node)]
     calls.sort(key=lambda call: call.lineno)
-    variant = hunk.variants.index(rewrite.closest(hunk, version))
+    variant = hunk.variants.index(registry.closest(hunk, version))
     table = next((word.value for word in calls[variant].keywords if word.arg == "fingerprints"), None)
     if not isinstance(table, ast.Dict) or len({key.lineno for key in table.keys if key}) != len(table.keys):
         raise FillError(f'{path}: its fingerprints are no table with a line for each; add "{version}": "{print_}"')
@@ -82,7 +82,7 @@ def _with_entry(text: str, table: ast.Dict, version: Version, print_: str) -> st
 def support(publisher: Publisher, version: Version, accepted: set[str]) -> int:
     """Fill what can be filled, show the rest, and return the exit code: 0 once the release is supported."""
     started = time.monotonic()
-    hunks = [hunk for hunk in registry.hunks() if hunk.concerns(version)]
+    hunks = registry.at(registry.hunks(), version)
     if unknown := accepted - {hunk.id for hunk in hunks}:
         raise FillError(f"no hunk is called {', '.join(sorted(unknown))}; radiance-patch list names them")
     distributions = published(publisher, version)
@@ -100,7 +100,8 @@ def support(publisher: Publisher, version: Version, accepted: set[str]) -> int:
         click.echo("next: for each, read the diff above: does the edit still mean the same at its place?")
         click.echo(f'  yes:      make support V={version} ACCEPT="HUNK ..."')
         click.echo(
-            f'  no place: add a Variant to hunks/HUNK.py with fingerprints={{"{version}": ""}}, and run this again'
+            f'  no place: add a Variant to hunks/HUNK.py with fingerprints={{"{version}": ""}}, and with its file '
+            "if that has moved; run this again"
         )
         return 1
     _listed(version, distributions)

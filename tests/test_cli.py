@@ -21,7 +21,7 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 COMMANDS = sorted(cli.cli.commands)
 IDS = [hunk.id for hunk in registry.hunks()]
 # Those that the release of the tests' trees has something for.
-CONCERNED = [hunk.id for hunk in registry.hunks() if hunk.concerns(Version(sandbox.RELEASE.version))]
+CONCERNED = [hunk.id for hunk in registry.at(registry.hunks(), Version(sandbox.RELEASE.version))]
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_text_calls_the_payload_as_it_is_defined(hunk, variant):
         parameters, required = _parameters(name, call.func.attr)
         given = [ast.unparse(argument) for argument in call.args]
         assert required <= len(given) <= len(parameters)
-        _same_meaning(hunk, dict(zip(parameters, given, strict=False)))
+        _same_meaning(variant.file or hunk.file, dict(zip(parameters, given, strict=False)))
         called.add(name)
     assert called == set(hunk.calls)
 
@@ -88,7 +88,7 @@ def _parameters(module: str, function: str) -> tuple[list[str], int]:
     return names, len(names) - len(node.args.defaults)
 
 
-def _same_meaning(hunk: Hunk, arguments: dict[str, str]) -> None:
+def _same_meaning(file: str, arguments: dict[str, str]) -> None:
     """Assert that each parameter is given the local of its name; `self`, where it is the object so named."""
     owner = {
         "proposer": "llm_base_proposer.py",
@@ -99,7 +99,7 @@ def _same_meaning(hunk: Hunk, arguments: dict[str, str]) -> None:
     }
     for parameter, given in arguments.items():
         if given == "self":
-            assert hunk.file.endswith(owner[parameter])
+            assert file.endswith(owner[parameter])
         else:
             assert parameter == given
 
@@ -131,9 +131,7 @@ def test_fingerprints_are_those_of_every_python(python):
     """The newest release, which has the newest syntax; tests/hunks covers the others under the running interpreter."""
     release = max((r for r in RELEASES if r.distribution == "vllm"), key=lambda r: Version(r.version))
     asked, wanted = [], []
-    for hunk in HUNKS:
-        if not hunk.concerns(Version(release.version)):
-            continue
+    for hunk in registry.at(HUNKS, Version(release.version)):
         variant = hunk.variant_for(Version(release.version))
         assert variant is not None
         file = site_packages(release) / "vllm" / hunk.file

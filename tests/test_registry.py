@@ -169,3 +169,31 @@ def test_a_variant_covers_a_closed_range(version, covered):
     variant = Variant(Anchor("f", "x"), Edit(Where.BEFORE, "y"), {"0.30.0": "a", "0.28.0": "b"})
     assert variant.covers(Version(version)) is covered
     assert (variant.first, variant.last) == (Version("0.28.0"), Version("0.30.0"))
+
+
+def moved(**more):
+    edit = Edit(Where.BEFORE, "_radiance_draft.begin(self)")
+    old = Variant(Anchor("f", "x"), edit, {"1.0": "0", "1.1": "0"}, file="old.py")
+    return Hunk(
+        "example",
+        "new.py",
+        "why",
+        "none",
+        "never",
+        ("draft",),
+        (old, Variant(Anchor("f", "x"), edit, {"2.0": "0"})),
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "file"),
+    [("0.9", "old.py"), ("1.0", "old.py"), ("1.1.1", "old.py"), ("2.0", "new.py"), ("3.0", "new.py")],
+)
+def test_a_hunk_follows_its_file(version, file):
+    (there,) = registry.at([moved()], Version(version))
+    assert (there.file, there.id, there.variants) == (file, "example", moved().variants)
+
+
+def test_a_hunk_is_absent_where_there_is_nothing_to_patch():
+    assert [len(registry.at([moved(since="1.1", until="1.1")], Version(v))) for v in ("1.0", "1.1", "2.0")] == [0, 1, 0]

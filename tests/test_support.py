@@ -15,7 +15,7 @@ from tests.real.releases import RELEASES
 
 ROOT = Path(__file__).parents[1]
 NEWEST = max(Version(release.version) for release in RELEASES)
-HUNKS = [hunk for hunk in registry.hunks() if hunk.concerns(NEWEST)]
+HUNKS = registry.at(registry.hunks(), NEWEST)
 
 
 @pytest.fixture(scope="module")

@@ -85,8 +85,7 @@ def ok(*args: str | Path, site: Path, **more: Any) -> Result:
 
 def targets(site: Path) -> set[str]:
     """Return the names of the files of a tree that are patched; older releases have less to patch."""
-    version = target.find(site).public
-    return {f"vllm/{hunk.file}" for hunk in registry.hunks() if hunk.concerns(version)}
+    return {f"vllm/{hunk.file}" for hunk in registry.at(registry.hunks(), target.find(site).public)}
 
 
 def small_tree(site: Path, release: Release = RELEASE, also: Sequence[str] = ()) -> Path:

@@ -9,11 +9,12 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
 from radiance_patch import locate, registry, rewrite
-from radiance_patch.hunk import Hunk, Where
+from radiance_patch.hunk import Hunk, Variant, Where
 from radiance_patch.locate import Source
 from radiance_patch.rewrite import Verdict
 from tests.real.releases import RELEASES, Release, site_packages
@@ -36,12 +37,6 @@ def between(first: str, last: str) -> list[Release]:
 def before(first: str) -> list[Release]:
     """Return the published releases older than `first`."""
     return [release for release in RELEASES if Version(release.version) < Version(first)]
-
-
-def newest(hunk: Hunk) -> Release:
-    """Return the newest published release that has what a hunk rewrites."""
-    mine = [r for r in RELEASES if r.distribution == "vllm" and hunk.concerns(Version(r.version))]
-    return max(mine, key=lambda release: Version(release.version))
 
 
 def source(release: Release, file: str) -> Source:
@@ -67,7 +62,7 @@ def landings(release: Release, file: str) -> dict[str, Landing]:
     """Splice all hunks of a file into a release, once a process, and say by id where each landed."""
     pristine = source(release, file)
     version = Version(release.version)
-    mine = [hunk for hunk in registry.hunks() if hunk.file == file and hunk.concerns(version)]
+    mine = [hunk for hunk in registry.at(registry.hunks(), version) if hunk.file == file]
     verdicts = [rewrite.judge(hunk, version, pristine) for hunk in mine]
     data = rewrite.splice(pristine, verdicts)
     tree, lines = ast.parse(data), data.decode().splitlines()
@@ -93,16 +88,35 @@ def check(hunk: Hunk, release: Release, picture: str) -> None:
     statement after in the same block, where there is one, and the inserted lines behind `>`.
     """
     wanted = Landing("pristine", "", textwrap.dedent(picture).strip("\n"))
-    assert landings(release, hunk.file)[hunk.id] == wanted
+    (there,) = registry.at([hunk], Version(release.version))
+    assert landings(release, there.file)[hunk.id] == wanted
+
+
+class Form(NamedTuple):
+    """One form of a hunk, and the newest published release it is for."""
+
+    hunk: Hunk
+    variant: Variant
+    release: Release
+
+
+def forms(hunk: Hunk) -> list[Form]:
+    """Return every form of a hunk, the hunk as it is on that form's newest release."""
+    found = []
+    for variant in hunk.variants:
+        (there,) = registry.at([hunk], variant.last)
+        found.append(Form(there, variant, Release("vllm", str(variant.last))))
+    return found
 
 
 def check_refused(hunk: Hunk, change: str) -> None:
-    """Assert that a hunk refuses its newest release after `change`, one of CHANGES, and says why."""
+    """Assert that every form of a hunk refuses its newest release after `change`, one of CHANGES, and says why."""
     spoil, state, reason = CHANGES[change]
-    verdict = rewrite.judge(hunk, Version(newest(hunk).version), locate.parse(spoil(hunk)))
-    assert verdict.state in state
-    assert re.search(reason, verdict.detail), verdict.detail
-    assert hunk.variants[-1].anchor.scope in verdict.detail
+    for form in forms(hunk):
+        verdict = rewrite.judge(form.hunk, form.variant.last, locate.parse(spoil(form)))
+        assert verdict.state in state
+        assert re.search(reason, verdict.detail), verdict.detail
+        assert form.variant.anchor.scope in verdict.detail
 
 
 def _draw(lines: list[str], verdict: Verdict, node: ast.stmt, around: Blocks) -> str:
@@ -176,10 +190,10 @@ def _check_names(lines: list[str], verdict: Verdict, node: ast.stmt, around: Blo
     assert imported <= read
 
 
-def _statement(hunk: Hunk) -> tuple[list[bytes], int, int, bytes]:
-    """Return the newest release's lines, the 0-based range of the anchored statement, and its indentation."""
-    found = source(newest(hunk), hunk.file)
-    place = locate.find(found, hunk.variants[-1].anchor, Where.BEFORE)
+def _statement(form: Form) -> tuple[list[bytes], int, int, bytes]:
+    """Return the release's lines, the 0-based range of the anchored statement, and its indentation."""
+    found = source(form.release, form.hunk.file)
+    place = locate.find(found, form.variant.anchor, Where.BEFORE)
     (node,) = [
         node
         for node in ast.walk(found.tree)
@@ -188,37 +202,37 @@ def _statement(hunk: Hunk) -> tuple[list[bytes], int, int, bytes]:
     return list(found.lines), place.line - 1, node.end_lineno or node.lineno, place.indent
 
 
-def _gone(hunk: Hunk) -> bytes:
-    lines, start, end, indent = _statement(hunk)
+def _gone(form: Form) -> bytes:
+    lines, start, end, indent = _statement(form)
     return b"".join([*lines[:start], indent + b"pass\n", *lines[end:]])
 
 
-def _doubled(hunk: Hunk) -> bytes:
-    lines, start, end, _ = _statement(hunk)
+def _doubled(form: Form) -> bytes:
+    lines, start, end, _ = _statement(form)
     return b"".join([*lines[:end], *lines[start:end], *lines[end:]])
 
 
-def _moved(hunk: Hunk) -> bytes:
-    lines, start, end, indent = _statement(hunk)
+def _moved(form: Form) -> bytes:
+    lines, start, end, indent = _statement(form)
     moved = [b"    " + line.removeprefix(indent) for line in lines[start:end]]
-    return _gone(hunk) + b"".join([b"\n\ndef _helper(self):\n", *moved])
+    return _gone(form) + b"".join([b"\n\ndef _helper(self):\n", *moved])
 
 
-def _changed(hunk: Hunk) -> bytes:
-    lines, start, _, indent = _statement(hunk)
+def _changed(form: Form) -> bytes:
+    lines, start, _, indent = _statement(form)
     return b"".join([*lines[:start], indent + b"self._news = True\n", *lines[start:]])
 
 
-def _renamed(hunk: Hunk) -> bytes:
-    name = hunk.variants[-1].anchor.scope.rpartition(".")[2].encode()
-    data = source(newest(hunk), hunk.file).data
+def _renamed(form: Form) -> bytes:
+    name = form.variant.anchor.scope.rpartition(".")[2].encode()
+    data = source(form.release, form.hunk.file).data
     assert data.count(b"def %s(" % name) >= 1
     return data.replace(b"def %s(" % name, b"def %s_v2(" % name)
 
 
 # How a release may change: what makes it so, the states it may give, and what must be said. A
 # statement that is gone from its function may stand in another, and has been there all along.
-CHANGES: dict[str, tuple[Callable[[Hunk], bytes], tuple[str, ...], str]] = {
+CHANGES: dict[str, tuple[Callable[[Form], bytes], tuple[str, ...], str]] = {
     "gone": (_gone, ("drifted", "moved"), "no longer contains `"),
     "doubled": (_doubled, ("drifted",), r"` 2 times \(lines \d+, \d+\)"),
     "moved": (_moved, ("moved",), r"no longer contains `.*`, which stands in .*_helper \(line \d+\)"),

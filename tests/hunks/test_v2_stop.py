@@ -1,5 +1,5 @@
 import pytest
-from radiance_patch.hunks.v2_ar_capture_headless import HUNK
+from radiance_patch.hunks.v2_stop import HUNK
 
 from tests.hunks import tools
 
@@ -11,10 +11,11 @@ def test_place(release):
         release,
         """
         class AutoRegressiveSpeculator:
-            def capture:
-                self.prefill_cudagraph_manager.capture(...)
-              > _radiance_speculator.capture_headless(self)
-                self.on_prefill_end(self.max_num_reqs)
+            def _multi_step_decode:
+                for step in range(1, self.num_speculative_steps):
+                  > if _radiance_speculator.enough(self, step):
+                  >     break
+                    if not skip_attn and (self.advance_draft_positions or step == 1): ...
         """,
     )
 

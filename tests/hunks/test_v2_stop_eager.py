@@ -1,5 +1,5 @@
 import pytest
-from radiance_patch.hunks.v2_ar_stop import HUNK
+from radiance_patch.hunks.v2_stop_eager import HUNK
 
 from tests.hunks import tools
 
@@ -11,11 +11,11 @@ def test_place(release):
         release,
         """
         class AutoRegressiveSpeculator:
-            def _multi_step_decode:
+            def _generate_fused_drafts:
                 for step in range(1, self.num_speculative_steps):
                   > if _radiance_speculator.enough(self, step):
                   >     break
-                    if not skip_attn and (self.advance_draft_positions or step == 1): ...
+                    self.current_draft_step.fill_(step)
         """,
     )
 

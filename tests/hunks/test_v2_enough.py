@@ -1,5 +1,5 @@
 import pytest
-from radiance_patch.hunks.v2_ar_more_steps import HUNK
+from radiance_patch.hunks.v2_enough import HUNK
 
 from tests.hunks import tools
 
@@ -11,11 +11,11 @@ def test_place(release):
         release,
         """
         class AutoRegressiveSpeculator:
-            def _fused_multi_step_decode:
-                if batch_desc.cg_mode == CUDAGraphMode.FULL:
-                    self.decode_cudagraph_manager.run_fullgraph(batch_desc)
-                  > _radiance_speculator.settled_steps(self, batch_desc)
-                    return
+            def propose:
+                self.on_prefill_end(num_reqs)
+              > if _radiance_speculator.enough(self):
+              >     return self.draft_tokens[:num_reqs]
+                if self.num_speculative_steps == 1: ...
         """,
     )
 
