@@ -8,9 +8,8 @@ answer from the scheduler.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from itertools import accumulate
+from typing import NamedTuple
 
 from .cost import Costs
 
@@ -19,58 +18,66 @@ from .cost import Costs
 RESTART = 1.1
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What is expected of a batch of B requests, as probabilities, each [B] float64.
+class Outlook(NamedTuple):
+    """What is expected of one request, as probabilities.
 
     first: that the drafter's first token is accepted. later: that the next one is, the ones
     before it accepted. copied: that the verbatim continuation takes over after a right first
     token. held: that its next token is right then.
     """
 
-    first: np.ndarray
-    later: np.ndarray
-    copied: np.ndarray
-    held: np.ndarray
-
-    def slots(self, width: int) -> Slots:
-        """Return the accepted tokens expected at each of `width` slots over the batch."""
-        power = np.arange(width)
-        copying = (self.first * self.copied)[:, None] * self.held[:, None] ** power
-        drafting = (self.first * (1.0 - self.copied))[:, None] * self.later[:, None] ** power
-        return Slots(self.first.shape[0], copying.sum(axis=0) + drafting.sum(axis=0), copying.sum(axis=0))
+    first: float
+    later: float
+    copied: float
+    held: float
 
 
-@dataclass(frozen=True)
-class Slots:
-    """Accepted tokens expected at each of K slots over a batch of `batch` requests, [K] float64.
+class Slots(NamedTuple):
+    """Accepted tokens expected at each of K slots over a batch of `batch` requests.
 
     drafted: at a slot that the drafter has reached. copied: at a slot past the drafter.
+    Lists, not arrays: so few numbers take numpy three times as long, and that on the scheduler (issue 4).
     """
 
     batch: int
-    drafted: np.ndarray
-    copied: np.ndarray
+    drafted: list[float]
+    copied: list[float]
+
+    @classmethod
+    def of(cls, outlooks: Sequence[Outlook], width: int) -> Slots:
+        """Return what is expected of these requests at each of `width` slots."""
+        drafted, copied = [0.0] * width, [0.0] * width
+        for first, later, taken, held in outlooks:
+            copying = first * taken
+            drafting = first - copying
+            for slot in range(width):
+                copied[slot] += copying
+                drafted[slot] += copying + drafting
+                copying *= held
+                drafting *= later
+        return cls(len(outlooks), drafted, copied)
 
     def scaled(self, batch: int) -> Slots:
         """Return the same expectations for a batch of another size."""
         share = batch / self.batch
-        return Slots(batch, self.drafted * share, self.copied * share)
+        return Slots(batch, [share * value for value in self.drafted], [share * value for value in self.copied])
 
-    def at(self, rows: int, forwards: int) -> np.ndarray:
+    def at(self, rows: int, forwards: int) -> list[float]:
         """Return what is expected of `rows` slots, the first `forwards` of which the drafter has reached, [rows]."""
-        reached = np.arange(rows) < forwards
-        return np.where(reached, self.drafted[:rows], self.copied[:rows]) if forwards else np.zeros(rows)
+        return [*self.drafted[:forwards], *self.copied[forwards:]][:rows] if forwards else [0.0] * rows
 
-    def accepted(self, rows: np.ndarray, forwards: np.ndarray) -> np.ndarray:
-        """Return the sums of `at` for broadcast arrays of rows and forwards."""
-        drafted, copied = (np.concatenate([[0.0], slots.cumsum()]) for slots in (self.drafted, self.copied))
-        reached = np.minimum(rows, forwards)
-        return np.where(forwards > 0, drafted[reached] + copied[rows] - copied[reached], 0.0)
+    def accepted(self, widths: Sequence[int], depths: Sequence[int]) -> list[list[float]]:
+        """Return the sum of `at` for each number of forwards in `depths`, for each number of rows in `widths`."""
+        drafted, copied = ([0.0, *accumulate(values)] for values in (self.drafted, self.copied))
+        return [
+            [drafted[rows] if rows <= depth else drafted[depth] + copied[rows] - copied[depth] for rows in widths]
+            if depth
+            else [0.0] * len(widths)
+            for depth in depths
+        ]
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """forwards: draft forwards of this step, for the next one's rows. rows: drafts of each request verified now."""
 
     forwards: int
@@ -83,15 +90,19 @@ def choose(slots: Slots, costs: Costs, widths: Sequence[int], most: int, drafted
     widths: the row counts that have a decode graph, ascending. most: forwards at the most.
     drafted: forwards behind the drafts at hand.
     """
-    batch, rows = slots.batch, np.array(widths)
+    batch = slots.batch
     # Rows that cannot be none hold drafts in any case: at least one is made.
-    depths = np.arange(min(widths[0], 1), most + 1)[:, None]
-    # [depths, widths]: tokens a second if every step were like this.
-    rate = (batch + slots.accepted(rows, depths)) / (costs.step + costs.row * batch * rows + costs.forward * depths)
-    by_depth = rate.max(axis=1)
-    best = int(by_depth.argmax())
-    if not drafted and by_depth[best] < RESTART * by_depth[0]:
-        best = 0
-    price = float(rate[best].max()) * costs.row * batch
-    now = slots.accepted(rows, np.full_like(rows, drafted)) - price * rows
-    return Choice(forwards=int(depths[best, 0]), rows=widths[int(now.argmax())])
+    depths = range(min(widths[0], 1), most + 1)
+    *expected, at_hand = slots.accepted(widths, [*depths, drafted])
+    verify = [costs.step + costs.row * batch * rows for rows in widths]
+    # By depth: tokens a second at the best width, if every step were like this.
+    rates = []
+    for depth, accepted in zip(depths, expected, strict=True):
+        draft = costs.forward * depth
+        rates.append(max([(batch + tokens) / (draft + rest) for tokens, rest in zip(accepted, verify, strict=True)]))
+    best = max(rates)
+    if not drafted and best < RESTART * rates[0]:
+        best = rates[0]
+    price = best * costs.row * batch
+    gains = [tokens - price * rows for tokens, rows in zip(at_hand, widths, strict=True)]
+    return Choice(forwards=depths[rates.index(best)], rows=widths[gains.index(max(gains))])

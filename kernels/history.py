@@ -10,9 +10,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from typing import NamedTuple
-
-import numpy as np
 
 from .depth import Outlook, Slots
 
@@ -46,29 +45,29 @@ class Repetition:
 
     def advance(self, context: Sequence[int]) -> None:
         """Take in what the context has gained since the last call; a context that shrank starts anew."""
-        if len(context) == self._seen:
+        size = len(context)
+        if size == self._seen:
             return
-        if len(context) < self._seen:
+        if size < self._seen:
             self.__init__()  # type: ignore[misc]
-        start = max(self._seen, len(context) - INDEXED)
-        recent = tuple(context[max(start - MIN_MATCH + 1, 0) : len(context)])
-        offset = max(start - MIN_MATCH + 1, 0)
-        for position in range(start, len(context)):
-            self._take(context, position, recent[max(position + 1 - MIN_MATCH - offset, 0) : position + 1 - offset])
-        self._seen = len(context)
-
-    def _take(self, context: Sequence[int], position: int, last: tuple[int, ...]) -> None:
-        if self.place and context[self.place] == context[position]:
-            self.place += 1
-            self.run += 1
-        else:
-            self.place = self.run = 0
-        if len(last) < MIN_MATCH:
-            return
-        if not self.place:
-            self.place = self._ends.get(last, 0)
-            self.run = MIN_MATCH if self.place else 0
-        self._ends[last] = position + 1
+        start = max(self._seen, size - INDEXED)
+        # From here on, so that the first new token has its MIN_MATCH tokens.
+        first = max(start - MIN_MATCH + 1, 0)
+        recent, ends, place, run = tuple(context[first:size]), self._ends, self.place, self.run
+        for index in range(start - first, size - first):
+            if place and context[place] == recent[index]:
+                place += 1
+                run += 1
+            else:
+                place = run = 0
+            if index + 1 < MIN_MATCH:
+                continue
+            last = recent[index + 1 - MIN_MATCH : index + 1]
+            if not place:
+                place = ends.get(last, 0)
+                run = MIN_MATCH if place else 0
+            ends[last] = first + index + 1
+        self.place, self.run, self._seen = place, run, size
 
     @property
     def run_class(self) -> int:
@@ -110,18 +109,17 @@ class Fared:
     PRIOR, KEPT = 8.0, 0.995
 
     def __init__(self) -> None:
-        self._expected = np.full(MOST, self.PRIOR)
-        self._accepted = np.full(MOST, self.PRIOR)
+        self._expected = [self.PRIOR] * MOST
+        self._accepted = [self.PRIOR] * MOST
 
     def add(self, slot: int, expected: float, accepted: int) -> None:
         """Take in one step's expected and accepted tokens at a slot."""
         for sums, value in ((self._expected, expected), (self._accepted, accepted)):
             sums[slot] = self.PRIOR + self.KEPT * (sums[slot] - self.PRIOR) + value
 
-    def ratio(self, width: int) -> np.ndarray:
+    def ratios(self, width: int) -> list[float]:
         """Return accepted over expected at the first `width` slots, [width]."""
-        ratio: np.ndarray = self._accepted[:width] / self._expected[:width]
-        return ratio
+        return [took / hoped for took, hoped in zip(self._accepted[:width], self._expected[:width], strict=True)]
 
 
 class Verified(NamedTuple):
@@ -184,7 +182,7 @@ class Beliefs:
         if checked < 1:
             return
         self._seen = self.step
-        self._own(history, "first", right >= 1)
+        history.first = self._own(history, history.first, self._first, right >= 1)
         self._first.add(right >= 1, self.ALL)
         if right < 1:
             return
@@ -197,15 +195,16 @@ class Beliefs:
                     break
             return
         for slot in range(1, checked):
-            self._own(history, "later", slot < right)
+            history.later = self._own(history, history.later, self._later, slot < right)
             self._later.add(slot < right, self.ALL)
             if slot >= right:
                 break
 
-    def _own(self, history: History, name: str, yes: bool) -> None:
-        believed = self._faded(getattr(history, name), getattr(self._common(), name), history.step)
-        setattr(history, name, believed + self.OWN * (yes - believed))
+    def _own(self, history: History, own: float | None, common: Rate, yes: bool) -> float:
+        """Return what is believed of a request after one more observation; everybody's are of this step."""
+        believed = self._faded(own, common.value, history.step)
         history.step = self.step
+        return believed + self.OWN * (yes - believed)
 
     def _common(self) -> Common:
         """Return what is believed of everybody."""
@@ -221,9 +220,9 @@ class Beliefs:
 
     def slots(self, histories: Sequence[History], width: int) -> Slots:
         """Return what is expected at each slot of these requests' rows, corrected by how such expectations fared."""
-        found = self.outlook(histories).slots(width)
-        ratios = [fared.ratio(width) for fared in self._fared]
-        return Slots(found.batch, found.drafted * ratios[0], found.copied * ratios[1])
+        found = Slots.of(self.outlooks(histories), width)
+        drafted, copied = (fared.ratios(width) for fared in self._fared)
+        return Slots(found.batch, [*map(mul, found.drafted, drafted)], [*map(mul, found.copied, copied)])
 
     def __str__(self) -> str:
         """Return what is believed of everybody, for the log."""
@@ -239,12 +238,17 @@ class Beliefs:
         for slot, hoped in enumerate(expected):
             self._fared[slot >= forwards].add(slot, hoped, sum(count > slot for count in right))
 
-    def outlook(self, histories: Sequence[History]) -> Outlook:
-        """Say what is expected of these requests."""
-        runs, common = [history.repetition.run_class for history in histories], self._common()
-        return Outlook(
-            first=np.array([self._faded(history.first, common.first, history.step) for history in histories]),
-            later=np.array([self._faded(history.later, common.later, history.step) for history in histories]),
-            copied=np.array([self._copied[run].value for run in runs]),
-            held=np.array([self._held[run].value for run in runs]),
-        )
+    def outlooks(self, histories: Sequence[History]) -> list[Outlook]:
+        """Say what is expected of each of these requests."""
+        common, found = self._common(), []
+        for history in histories:
+            run = history.repetition.run_class
+            found.append(
+                Outlook(
+                    self._faded(history.first, common.first, history.step),
+                    self._faded(history.later, common.later, history.step),
+                    self._copied[run].value,
+                    self._held[run].value,
+                )
+            )
+        return found

@@ -99,7 +99,7 @@ class Planner:
             return self._tried(AGAIN[self._idle - IDLE - 1], widths, most)
         if self._steps % TRY_EVERY == 0 and choice.forwards:
             return self._tried(NEAR[self._steps // TRY_EVERY % len(NEAR)](choice, widths), widths, most)
-        self.expected = tuple(slots.at(choice.rows, self.drafted).tolist())
+        self.expected = tuple(slots.at(choice.rows, self.drafted))
         # Rows need drafts behind them: what stands was made for as many as it makes itself.
         if batch >= STANDS and choice.forwards == self.drafted:
             self._standing = choice, batch
@@ -218,7 +218,9 @@ def learn(scheduler: Any, scheduler_output: Any, sampled_token_ids: Any, model_r
     right = []
     for name, run in shipped.runs.items():
         request, rows = scheduler.requests.get(name), len(drafts.get(name, ()))
-        generated = sampled_token_ids[model_runner_output.req_id_to_index[name]] if name in scheduled else []
+        # vLLM asks for no answer of a request that has ended meanwhile, and there may be none.
+        at = model_runner_output.req_id_to_index.get(name)
+        generated = sampled_token_ids[at] if at is not None else ()
         if request is None or not rows or not generated:
             continue
         right.append(len(generated) - 1)
@@ -231,8 +233,9 @@ def learn(scheduler: Any, scheduler_output: Any, sampled_token_ids: Any, model_r
 
 def _history(request: Any) -> History:
     """Return the request's history, brought up to date; it lives and dies with the request."""
-    if not hasattr(request, HISTORY):
-        setattr(request, HISTORY, History())
-    history: History = getattr(request, HISTORY)
+    history: History | None = getattr(request, HISTORY, None)
+    if history is None:
+        history = History()
+        setattr(request, HISTORY, history)
     history.repetition.advance(request.all_token_ids)
     return history

@@ -1,5 +1,7 @@
-"""``python -m tests.bench`` runs every benchmark."""
+"""``python -m tests.bench`` runs every benchmark that needs no GPU."""
 
-from tests.bench import bench_patcher
+from tests.bench import bench_patcher, bench_scheduler
 
 bench_patcher.main()
+print()
+bench_scheduler.main()

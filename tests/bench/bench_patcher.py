@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from packaging.version import Version
+
 from radiance_patch import __version__, registry
 from tests.real import cache, engine
 from tests.real.releases import Release, copy_tree
@@ -36,12 +38,13 @@ HASHES = "import hashlib, sys; [hashlib.sha256(open(name, 'rb').read()).digest()
 
 # Run in a child, since settings are read once a process, and under the engine's Python, since hooks need torch.
 HOOKS = """
-import json, timeit
+import json, sys, timeit
 from kernels import draft, width
 def empty(one, two): pass
 class Owner: pass
 owner = Owner()
-owner.drafter = owner
+owner.drafter, owner.num_spec_tokens = owner, 4
+number = int(sys.argv[1])
 calls = {
     "an empty function": (empty, "o, o"),
     "draft.note": (draft.note, "o, o, o, o"), "draft.prepare": (draft.prepare, "o, o"),
@@ -50,7 +53,7 @@ calls = {
     "width.observe": (width.observe, "o, o, o, 2"), "width.cap_batch": (width.cap_batch, "o, o"),
 }
 print(json.dumps({
-    name: 1e9 / 200_000 * min(timeit.repeat(f"f({arguments})", globals={"f": f, "o": owner}, number=200_000, repeat=7))
+    name: 1e9 / number * min(timeit.repeat(f"f({arguments})", globals={"f": f, "o": owner}, number=number, repeat=7))
     for name, (f, arguments) in calls.items()
 }))
 """
@@ -80,17 +83,21 @@ def median(costs: Sequence[Cost]) -> Cost:
     return Cost(statistics.median(cost.seconds for cost in costs), max(cost.megabytes for cost in costs))
 
 
+def touched(site: Path) -> list[Path]:
+    """Return the files of the tree that the patch touches."""
+    return sorted({site / "vllm" / hunk.file for hunk in registry.at(registry.hunks(), Version(RELEASE.version))})
+
+
 def patcher(site: Path) -> dict[str, Cost]:
     """Measure the commands and the baselines, each ROUNDS times after a round that warms the file cache."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "RADIANCE_"))}
-    files = sorted({site / "vllm" / hunk.file for hunk in registry.hunks()})
 
     def tool(name: str) -> Callable[[], Cost]:
         return lambda: measure([SCRIPT, name, "--target", site], env)
 
     steps = {
         "python, imports": lambda: measure([sys.executable, "-c", IMPORTS], env),
-        "python, sha256": lambda: measure([sys.executable, "-c", HASHES, *files], env),
+        "python, sha256": lambda: measure([sys.executable, "-c", HASHES, *touched(site)], env),
         "apply": tool("apply"),
         "apply again": tool("apply"),
         "status": tool("status"),
@@ -106,11 +113,11 @@ def patcher(site: Path) -> dict[str, Cost]:
     return {name: median(costs) for name, costs in rounds.items()}
 
 
-def hooks() -> dict[str, float]:
+def hooks(calls: int = 200_000) -> dict[str, float]:
     """Measure each hook with its feature off, in nanoseconds a call."""
     cache.say("hooks")
     env = {**os.environ, "RADIANCE_DYNAMIC_WIDTH": "0", "RADIANCE_DYNAMIC_DRAFT": "0"}
-    return dict(json.loads(subprocess.check_output([engine.get().python, "-c", HOOKS], env=env, cwd=ROOT)))
+    return dict(json.loads(subprocess.check_output([engine.get().python, "-c", HOOKS, str(calls)], env=env, cwd=ROOT)))
 
 
 def cpu_model() -> str:

@@ -62,6 +62,12 @@ def test_text_that_accepts_nothing_is_drafted_less_and_less(facts):
     assert sum(forwards[-40:]) < sum(forwards[:40])
 
 
+def test_a_request_that_ended_in_flight_has_no_answer(facts):
+    """Found by the benchmark: the feature was off from the first such step on."""
+    before, after = facts["aborted"]["planned"]
+    assert (before >= 9, after) == (True, 20 - 1 - before)
+
+
 @both
 def test_no_token_is_lost(facts, stock, kind):
     """A request that accepts nothing gains a token a step, whatever was planned."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from radiance_patch.kernels.cost import CostModel, Costs
-from radiance_patch.kernels.depth import Choice, Outlook, choose
+from radiance_patch.kernels.depth import Choice, Outlook, Slots, choose
 from radiance_patch.kernels.history import History
 from radiance_patch.kernels.steps import STANDS, TRY_EVERY, Planner
 
@@ -16,11 +16,11 @@ WIDTHS = (0, 1, 2, 3, 4, 6, 8)
 
 
 def outlook(first, later=0.6, copied=0.0, held=0.0, batch=1):
-    return Outlook(*(np.full(batch, value) for value in (first, later, copied, held)))
+    return [Outlook(first, later, copied, held)] * batch
 
 
 def chosen(seen, costs, widths, most, drafted):
-    return choose(seen.slots(widths[-1]), costs, widths, most, drafted)
+    return choose(Slots.of(seen, widths[-1]), costs, widths, most, drafted)
 
 
 def test_predictable_text_is_drafted_deep_and_other_text_shallow():
@@ -47,7 +47,7 @@ def test_load_makes_rows_dear():
 def test_a_large_batch_is_judged_by_some_of_its_requests():
     few, many = outlook(0.7, 0.6, 0.2, 0.8, batch=8), outlook(0.7, 0.6, 0.2, 0.8, batch=64)
     costs = Costs(step=6.5e-3, row=0.01e-3, forward=0.9e-3)
-    assert choose(few.slots(8).scaled(64), costs, WIDTHS, 8, 2) == choose(many.slots(8), costs, WIDTHS, 8, 2)
+    assert choose(Slots.of(few, 8).scaled(64), costs, WIDTHS, 8, 2) == choose(Slots.of(many, 8), costs, WIDTHS, 8, 2)
 
 
 def test_without_drafts_at_hand_nothing_is_verified():
@@ -69,17 +69,17 @@ probability = st.floats(0, 1)
     st.integers(1, 8), st.integers(0, 8), st.floats(1e-4, 1e-1), st.floats(1e-7, 1e-2), st.floats(1e-6, 1e-1),
 )  # fmt: skip
 def test_a_choice_is_within_bounds_and_beats_every_fixed_depth(requests, most, drafted, step, row, forward):
-    seen = Outlook(*(np.array(values) for values in zip(*requests, strict=True)))
+    seen = [Outlook(*values) for values in requests]
     costs, batch = Costs(step, row, forward), len(requests)
     choice = chosen(seen, costs, WIDTHS, most, drafted)
     assert 0 <= choice.forwards <= most
     assert choice.rows in WIDTHS
-    slots = seen.slots(8)
+    slots = Slots.of(seen, 8)
     if choice.forwards == 0 and drafted == 0:
         return  # starting anew takes more than being better, see RESTART
 
     def rate(rows, forwards):
-        return (batch + slots.at(rows, forwards).sum()) / costs.of(batch, rows, forwards)
+        return (batch + sum(slots.at(rows, forwards))) / costs.of(batch, rows, forwards)
 
     best = max(rate(rows, choice.forwards) for rows in WIDTHS)
     assert best >= max(rate(k, k) for k in WIDTHS if k <= most) * (1 - 1e-9)
@@ -193,6 +193,14 @@ def test_nothing_stands_for_a_small_batch_another_size_or_another_depth():
     planner = planner_at(choice=None, drafted=7, batch=STANDS)
     assert planner.choose([History()], STANDS).forwards != 7
     assert planner.standing(STANDS) is None
+
+
+def test_what_is_expected_is_of_the_requests_looked_at():
+    """They are what it is compared with, however many more the batch has."""
+    planner = planner_at(choice=True, drafted=2, batch=64)
+    while not planner.expected:
+        planner.choose([History(), History()], 64)
+    assert 0 < planner.expected[0] <= 2
 
 
 @pytest.fixture(scope="module")

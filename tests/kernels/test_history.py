@@ -79,9 +79,9 @@ def test_a_request_is_believed_by_its_own_evidence(generated, higher):
     beliefs, mine, other = Beliefs(), History(), History()
     for _ in range(20):
         learn(beliefs, mine, generated)
-    outlook = beliefs.outlook([mine, other])
-    assert (outlook.first[0] > outlook.first[1]) == higher
-    assert (outlook.first[1] > Beliefs.HOPE_FIRST) == higher
+    seen = beliefs.outlooks([mine, other])
+    assert (seen[0].first > seen[1].first) == higher
+    assert (seen[1].first > Beliefs.HOPE_FIRST) == higher
 
 
 def test_old_evidence_gives_way_to_hope():
@@ -89,12 +89,12 @@ def test_old_evidence_gives_way_to_hope():
     beliefs, mine = Beliefs(), History()
     for _ in range(50):
         learn(beliefs, mine, [9])
-    low = beliefs.outlook([mine]).first[0]
+    low = beliefs.outlooks([mine])[0].first
     beliefs.step += 50
-    between = beliefs.outlook([mine]).first[0]
+    between = beliefs.outlooks([mine])[0].first
     beliefs.step += 10000
-    assert low < between < beliefs.outlook([mine]).first[0]
-    assert beliefs.outlook([mine]).first[0] == pytest.approx(Beliefs.HOPE_FIRST, abs=0.01)
+    assert low < between < beliefs.outlooks([mine])[0].first
+    assert beliefs.outlooks([mine])[0].first == pytest.approx(Beliefs.HOPE_FIRST, abs=0.01)
 
 
 def test_rows_that_held_no_drafts_are_no_evidence():
@@ -110,14 +110,14 @@ def test_a_tail_is_no_evidence_of_the_drafter():
     beliefs, mine = Beliefs(), History()
     learn(beliefs, mine, [4, 5, 6, 7], context=context, run=1)
     assert (mine.first is not None, mine.later) == (True, None)
-    outlook = beliefs.outlook([mine])
-    before = Beliefs().outlook([mine])
-    assert outlook.copied[0] > before.copied[0]
+    (seen,) = beliefs.outlooks([mine])
+    (before,) = Beliefs().outlooks([mine])
+    assert seen.copied > before.copied
 
 
 def test_a_wrong_continuation_lowers_what_is_expected_of_one():
     context = (1, 2, 3, 4, 5, 6, 1, 2, 3)
     beliefs, mine = Beliefs(), History()
     learn(beliefs, mine, [77, 78, 79], context=context, run=1)
-    assert beliefs.outlook([mine]).copied[0] < Beliefs().outlook([mine]).copied[0]
+    assert beliefs.outlooks([mine])[0].copied < Beliefs().outlooks([mine])[0].copied
     assert mine.later is not None

@@ -12,6 +12,8 @@ from typing import Any
 
 from scheduler import DRAFTS, Driver, configure  # type: ignore[import-not-found]  # beside this script
 from vllm.config import CUDAGraphMode, VllmConfig
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import RequestStatus
 from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
 
 STEPS = 120
@@ -37,6 +39,30 @@ def planned(config: VllmConfig, *, asynchronous: bool, right: dict[str, int]) ->
             break
         steps.append(driver.step(right))
     return {"steps": steps, "plans": plans, "tokens": [len(request.output_token_ids) for request in requests]}
+
+
+def aborted(config: VllmConfig) -> dict[str, Any]:
+    """Return how many steps were planned before and after a request was aborted that a step in flight still holds.
+
+    The answer to that step leaves it out, as vLLM's scheduler allows.
+    """
+    driver = Driver(config, asynchronous=True)
+    driver.add("good")
+    driver.add("ended")
+    answer, planned = driver.scheduler.update_from_output, [0, 0]
+
+    def without(output: Any, found: ModelRunnerOutput) -> Any:
+        planned["ended" not in driver.scheduler.requests] += hasattr(output, "_radiance_plan")
+        names = [name for name in found.req_ids if name in driver.scheduler.requests]
+        sampled = [found.sampled_token_ids[found.req_id_to_index[name]] for name in names]
+        return answer(output, ModelRunnerOutput(names, {name: at for at, name in enumerate(names)}, sampled))
+
+    driver.scheduler.update_from_output = without
+    for step in range(20):
+        if step == 10:
+            driver.scheduler.finish_requests("ended", RequestStatus.FINISHED_ABORTED)
+        driver.step({"good": DRAFTS, "ended": 1})
+    return {"planned": planned}
 
 
 def candidates(config: VllmConfig, mode: CUDAGraphMode) -> dict[str, Any]:
@@ -72,6 +98,7 @@ def main(given: Path, result: Path) -> None:
         "sync": planned(config, asynchronous=False, right=both),
         "async": planned(config, asynchronous=True, right=both),
         "never": planned(config, asynchronous=True, right={"bad": 0, "worse": 0}),
+        "aborted": aborted(config),
         "graphs": candidates(config, CUDAGraphMode.FULL_AND_PIECEWISE),
     }
     result.write_text(json.dumps(facts))
