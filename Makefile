@@ -35,7 +35,7 @@ matrix: venv ## Apply, status, apply, revert on every supported release of both 
 support: venv ## With V=0.34.0: fill the fingerprints of a new release, show what to review (ACCEPT="HUNK ..." once read)
 	@$(RUN) -m tests.support $(V) $(if $(ACCEPT),--accept $(ACCEPT))
 
-bench: venv ## Time the tool on a real vLLM tree and print ratios
+bench: venv ## Time the tool on a real vLLM tree, and the hooks beside its scheduler; print ratios
 	@$(RUN) -m tests.bench
 
 gpu: ## With PYTHON=... that has torch on a GPU: kernels, times, compute-sanitizer; with MODEL=... engines on its patched vLLM

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: found with its batch-size schedule, where odd batches lose their graphs",
     remove_when="vLLM finds a decode graph for every batch size when several row counts are captured",
     calls=("graphs",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

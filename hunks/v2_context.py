@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM does so for its n-gram method alone",
     remove_when="vLLM merges n-gram continuations into a drafter's proposals on the V2 runner",
     calls=("speculator",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

@@ -9,8 +9,8 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.29.0",
-    until="0.31.0",
+    since="0.29",
+    until="0.31",
     variants=(
         Variant(
             anchor=Anchor(

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM leaves norms and rotary embeddings to torch.compile, which many draft models do without",
     remove_when="vLLM compiles every draft model, or fuses the layers of those that it does not",
     calls=("fused",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM's adaptive verification trims rows after drafting them all",
     remove_when="vLLM chooses the number of draft forwards from what requests accept",
     calls=("speculator",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: nobody drafts from the context and the drafter at once",
     remove_when="vLLM merges n-gram continuations into a drafter's proposals on the V2 runner",
     calls=("speculator",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM quantizes the draft head, and reads all of it",
     remove_when="vLLM drafts from a part of the vocabulary",
     calls=("head",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

@@ -9,7 +9,7 @@ HUNK = Hunk(
     upstream="none: vLLM does so for a batch-size schedule alone",
     remove_when="vLLM captures decode graphs for several row counts",
     calls=("graphs",),
-    since="0.29.0",
+    since="0.29",
     variants=(
         Variant(
             anchor=Anchor(

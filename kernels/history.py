@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .depth import Outlook, Slots
 
 MIN_MATCH = 3
-# Tokens of a prompt that are indexed, at 1.5 microseconds each on the scheduler: of longer ones the recent part.
+# Tokens of a prompt that are indexed, at half a microsecond each on the scheduler: of longer ones the recent part.
 INDEXED = 2048
 # Slots of a row, at most; vLLM knows no K beyond.
 MOST = 256

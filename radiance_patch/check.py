@@ -121,13 +121,16 @@ def _elsewhere(release: Release, hunk: Hunk) -> Verdict:
 
 
 def _difference(release: Release, verdict: Verdict, reference: Reference) -> tuple[str, str]:
-    """Show what changed in a function since the nearest release that the hunk was proved on, or why that is not shown.
+    """Show what changed in a function since the nearest release proved on this form, or why that is not shown.
 
-    Returns detail and diff.
+    Another form's release may have another function, in another file. Returns detail and diff.
     """
     assert verdict.insertion is not None
-    scope = verdict.insertion[1].anchor.scope
-    near = registry.nearest(release.public, sorted(verdict.hunk.releases - {release.public}), 1)[0]
+    variant = verdict.insertion[1]
+    scope, proved = variant.anchor.scope, {*map(Version, variant.fingerprints)} - {release.public}
+    if not proved:
+        return f"{scope} is new to this hunk: no other release was proved on this form", ""
+    near = registry.nearest(release.public, sorted(proved), 1)[0]
     detail = f"{scope} has changed since {near}"
     try:
         old = reference(release.distribution, near)

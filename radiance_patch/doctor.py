@@ -25,7 +25,7 @@ def examine(place: str | None) -> list[Finding]:
     findings = [Finding("radiance-patch", f"{__version__}, Python {platform.python_version()}")]
     try:
         found, hunks = target.find(place), registry.hunks()
-        findings += installation.findings(found, hunks)
+        findings += installation.findings(found, registry.at(hunks, found.public))
         findings += foreign.findings(found)
         findings += caches.findings(found)
         result = status.inspect(found, hunks)

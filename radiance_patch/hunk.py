@@ -77,8 +77,8 @@ class Hunk:
     remove_when: the event after which the hunk can go.
     calls: payload modules the text calls; each becomes an import in the target.
     upstreamed_since: the first release that does this by itself, if there is one.
-    since, until: the first and the last release that have what is rewritten, None for no
-    end; other releases have nothing to patch here.
+    since, until: the first and the last minor release that have what is rewritten, as in
+    "0.29", None for no end; other releases have nothing to patch here.
     """
 
     module: str
@@ -102,9 +102,10 @@ class Hunk:
         return {Version(release) for variant in self.variants for release in variant.fingerprints}
 
     def concerns(self, version: Version) -> bool:
-        """Whether a public version has what this hunk rewrites."""
-        return (self.since is None or version >= Version(self.since)) and (
-            self.until is None or version <= Version(self.until)
+        """Whether a public version has what this hunk rewrites; a patch release has what its minor release has."""
+        minor = version.release[:2]
+        return (self.since is None or minor >= Version(self.since).release) and (
+            self.until is None or minor <= Version(self.until).release
         )
 
     def variant_for(self, version: Version) -> Variant | None:

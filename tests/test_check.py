@@ -349,6 +349,22 @@ def test_a_changed_function_without_its_reference(site, offline):
     assert "which cannot be compared: vllm 0.32.0 was not found" in hunk["detail"]
 
 
+def test_a_changed_function_is_compared_within_its_form(market, environment, tmp_path):
+    """The release before has the function of another form, in another file: 0.33.0 is what to compare 0.32.0 with."""
+    site = sandbox.small_tree(tmp_path / "site", Release("vllm", "0.32.0"))
+    file, line = (
+        "vllm/v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py",
+        "num_tokens = input_batch.num_tokens\n",
+    )
+    sandbox.rewrite(site, file, sandbox.replace(line, f"self.news = True\n        {line}"))
+    release = only(check("--source", site, env={**environment, "PIP_INDEX_URL": market.url}))
+    changed = {hunk["id"]: hunk for hunk in release["hunks"] if hunk["state"] != "same"}
+    assert set(changed) == {"v2_first_pass", "v2_forwards"}
+    for hunk in changed.values():
+        assert hunk["detail"] == "TargetDependentARSpeculator.propose has changed since 0.33.0"
+        assert "+        self.news = True" in hunk["diff"]
+
+
 @pytest.mark.parametrize(
     ("args", "what"),
     [

@@ -9,6 +9,7 @@ from radiance_patch import caches, doctor
 from radiance_patch.doctor import Finding
 from radiance_patch.errors import Exit
 from tests.faults import sandbox
+from tests.real.releases import Release
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +115,9 @@ def test_python(tmp_path, folder, said, code):
     assert (text.startswith(said), found) == (True, code)
 
 
-def test_hard_links_into_a_cache(site):
+@pytest.mark.parametrize("release", ["0.28.0", "0.31.0", "0.33.0"])
+def test_hard_links_into_a_cache(tmp_path, release):
+    site = sandbox.small_tree(tmp_path / "site", Release("vllm", release))
     assert findings(site, "links") == []
     path = site / sandbox.SMALL_FILE
     path.with_suffix(".twin").hardlink_to(path)

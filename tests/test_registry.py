@@ -195,5 +195,14 @@ def test_a_hunk_follows_its_file(version, file):
     assert (there.file, there.id, there.variants) == (file, "example", moved().variants)
 
 
+@pytest.mark.parametrize(
+    ("version", "same"), [("0.31.1", "0.31.0"), ("0.31.0.post1", "0.31.0"), ("0.32.0rc1", "0.32.0")]
+)
+def test_a_patch_release_has_the_hunks_of_its_minor_release(version, same):
+    """Half of those of a feature would be worse than none: a first pass without a head, and drafts made after it."""
+    there, known = (registry.at(registry.hunks(), Version(name)) for name in (version, same))
+    assert [(hunk.id, hunk.file) for hunk in there] == [(hunk.id, hunk.file) for hunk in known]
+
+
 def test_a_hunk_is_absent_where_there_is_nothing_to_patch():
     assert [len(registry.at([moved(since="1.1", until="1.1")], Version(v))) for v in ("1.0", "1.1", "2.0")] == [0, 1, 0]

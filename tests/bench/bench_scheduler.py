@@ -48,7 +48,8 @@ def main() -> None:
     costs = measure(engine.get(), STEPS, ROUNDS)
     print(
         f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {bench_patcher.cpu_model()}, "
-        f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, least of {ROUNDS}\n\n{report(costs)}"
+        f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n"
+        f"means of {STEPS} steps, of the round that was quickest for vLLM, of {ROUNDS}\n\n{report(costs)}"
     )
 
 

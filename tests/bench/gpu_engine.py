@@ -20,8 +20,8 @@ from typing import Any
 from tests.real.prompts import PROMPTS, mixed
 
 # Tokens of the requests in turn. Of one length, requests that gain a token a step end in step, and their prompts
-# share few prefills: without speculation 12 steps of 774 had one, with it 136 of 544 (RESULTS.md). Lengths that share
-# a factor fall back into step.
+# share few prefills: without speculation 12 steps of 774 had one, with it 136 of 544 (RESULTS.md). Lengths that all
+# share a factor fall back into step.
 LENGTHS = (128, 83, 171, 109, 147, 97, 161)
 REQUESTS = {1: 16, 5: 40, 8: 64, 32: 192}
 SPEC = "vllm:spec_decode_num_"
