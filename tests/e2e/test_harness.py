@@ -1,6 +1,7 @@
 """The harness itself: what is cached is made once and whole, and a write through a hard link does not go unseen."""
 
 import multiprocessing
+import os
 import sys
 import time
 from pathlib import Path
@@ -103,3 +104,10 @@ def test_a_copied_tree_is_the_published_one(release):
         copied = copy_tree(release, folder)
         assert changes(pristine(release), fingerprint(copied)) == []
         assert (copied / "vllm" / "v1" / "core" / "sched" / "scheduler.py").stat().st_nlink > 1
+
+
+@pytest.mark.xdist_group("harness")
+def test_a_group_of_tests_is_known_to_the_workers(request):
+    """Without it two workers wait for one engine, the second until the first has run everything."""
+    grouped = request.node.nodeid.endswith("@harness")
+    assert grouped == ("PYTEST_XDIST_WORKER" in os.environ)
