@@ -127,7 +127,7 @@ def _difference(release: Release, verdict: Verdict, reference: Reference) -> tup
     """
     assert verdict.insertion is not None
     variant = verdict.insertion[1]
-    scope, proved = variant.anchor.scope, {*map(Version, variant.fingerprints)} - {release.public}
+    scope, proved = variant.anchor.scope, variant.releases - {release.public}
     if not proved:
         return f"{scope} is new to this hunk: no other release was proved on this form", ""
     near = registry.nearest(release.public, sorted(proved), 1)[0]

@@ -53,14 +53,19 @@ class Variant:
     file: str | None = None
 
     @property
+    def releases(self) -> set[Version]:
+        """Every release this form was proved on."""
+        return {*map(Version, self.fingerprints)}
+
+    @property
     def first(self) -> Version:
         """The oldest release this form was proved on."""
-        return min(map(Version, self.fingerprints))
+        return min(self.releases)
 
     @property
     def last(self) -> Version:
         """The newest release this form was proved on."""
-        return max(map(Version, self.fingerprints))
+        return max(self.releases)
 
     def covers(self, version: Version) -> bool:
         """Whether a public version lies in the closed range of proved releases."""
@@ -99,7 +104,7 @@ class Hunk:
     @property
     def releases(self) -> set[Version]:
         """Every release the hunk was proved on."""
-        return {Version(release) for variant in self.variants for release in variant.fingerprints}
+        return {release for variant in self.variants for release in variant.releases}
 
     def concerns(self, version: Version) -> bool:
         """Whether a public version has what this hunk rewrites; a patch release has what its minor release has."""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scheduler import DRAFTS, Driver, configure  # type: ignore[import-not-found]  # beside this script
+from scheduler import DRAFTS, Driver, answer, configure  # type: ignore[import-not-found]  # beside this script
 from vllm.config import CUDAGraphMode, VllmConfig
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import RequestStatus
@@ -49,13 +49,13 @@ def aborted(config: VllmConfig) -> dict[str, Any]:
     driver = Driver(config, asynchronous=True)
     driver.add("good")
     driver.add("ended")
-    answer, planned = driver.scheduler.update_from_output, [0, 0]
+    take, planned = driver.scheduler.update_from_output, [0, 0]
 
     def without(output: Any, found: ModelRunnerOutput) -> Any:
         planned["ended" not in driver.scheduler.requests] += hasattr(output, "_radiance_plan")
         names = [name for name in found.req_ids if name in driver.scheduler.requests]
         sampled = [found.sampled_token_ids[found.req_id_to_index[name]] for name in names]
-        return answer(output, ModelRunnerOutput(names, {name: at for at, name in enumerate(names)}, sampled))
+        return take(output, answer(names, sampled))
 
     driver.scheduler.update_from_output = without
     for step in range(20):

@@ -19,12 +19,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from scheduler import DRAFTS, Driver, configure  # type: ignore[import-not-found]  # beside this script
-from vllm import SamplingParams
+from scheduler import DRAFTS, Driver, answer, configure  # type: ignore[import-not-found]  # beside this script
 from vllm._radiance import steps as hooks  # where the patch is in
 from vllm.config import VllmConfig
 from vllm.v1.outputs import ModelRunnerOutput
-from vllm.v1.request import Request
 
 HOOKS = ("plan", "ship", "learn")
 VLLM = "vllm"
@@ -58,10 +56,8 @@ class Replay(Driver):  # type: ignore[misc]  # Driver is imported beside this sc
     def submit(self) -> None:
         """Queue the next text; it ends while there are drafts recorded for it."""
         text, name = next(self.texts), str(next(self.numbers))
-        sampling = SamplingParams(max_tokens=len(text["output"]) - DRAFTS - 2, ignore_eos=True)
-        sampling.update_from_generation_config({}, eos_token_id=2)
         self.at[name] = text, 0
-        self.scheduler.add_request(Request(name, text["prompt"], sampling, None))
+        self.add(name, max_tokens=len(text["output"]) - DRAFTS - 2, prompt=text["prompt"])
 
     def turn(self) -> dict[str, float] | None:
         """Schedule a step and take in the one before; return what that took, None where not every request decodes."""
@@ -94,7 +90,7 @@ class Replay(Driver):  # type: ignore[misc]  # Driver is imported beside this sc
         if names:
             step, row, forward = self.costs
             self.clock += step + row * rows + forward * output._radiance_plan.forwards
-        return ModelRunnerOutput(names, {name: index for index, name in enumerate(names)}, sampled)
+        return answer(names, sampled)
 
 
 def measure(config: VllmConfig, batch: int, job: dict[str, Any]) -> list[dict[str, float]]:

@@ -50,6 +50,11 @@ def configure(model: str) -> VllmConfig:
     return config
 
 
+def answer(names: Sequence[str], sampled: Sequence[list[int]]) -> ModelRunnerOutput:
+    """Return what a runner answers: the tokens of each of these requests."""
+    return ModelRunnerOutput(list(names), {name: at for at, name in enumerate(names)}, list(sampled))
+
+
 class Driver:
     """A scheduler and, in the place of the model, answers that accept as many drafts as the caller says.
 
@@ -74,14 +79,16 @@ class Driver:
         self.drafts: dict[str, list[int]] = {}
         self.sampled: dict[str, int] = {}
 
-    def add(self, name: str, *, max_tokens: int = 400, regex: str | None = None) -> Request:
+    def add(
+        self, name: str, *, max_tokens: int = 400, regex: str | None = None, prompt: Sequence[int] = PROMPT
+    ) -> Request:
         """Queue a request; with ``regex`` its output must match that."""
         sampling = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
         if regex is not None:
             sampling.structured_outputs = StructuredOutputsParams(regex=regex)
             sampling.structured_outputs._backend = "xgrammar"
         sampling.update_from_generation_config({}, eos_token_id=2)
-        request = Request(name, PROMPT, sampling, None)
+        request = Request(name, list(prompt), sampling, None)
         if regex is not None:
             self.grammars.grammar_init(request)
             while not request.structured_output_request.grammar:
@@ -107,8 +114,7 @@ class Driver:
             drafts = output.scheduled_spec_decode_tokens.get(name, [])
             kept = [max(token, 0) or TOKEN for token in drafts[: accepted.get(name, 0)]]
             sampled.append([*kept, self.sampled.get(name, TOKEN)])
-        answer = ModelRunnerOutput(names, {name: at for at, name in enumerate(names)}, sampled)
-        self.scheduler.update_from_output(output, answer)
+        self.scheduler.update_from_output(output, answer(names, sampled))
         if not self.ahead:
             self.scheduler.update_draft_token_ids(
                 self._drafted({name: self.drafts.get(name, [TOKEN] * DRAFTS) for name in names})
